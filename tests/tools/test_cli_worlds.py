@@ -355,7 +355,6 @@ REFUSED = [
         "check net.py:loss",
         "loss is written with PyTorch, and check computes on graphs of stopgrad; import the",
     ),
-    ("trace-nan net.py:loss", "stopgrad.torch.load(module, *inputs)"),
     ("ablate net.py:loss", "explain takes it as it is"),
     ("explain pure.py:decides --shape x=3", "cannot trace decides, at "),
     (
@@ -410,6 +409,31 @@ def test_what_computes_takes_functions_of_jax(capsys: pytest.CaptureFixture[str]
     assert "pure.py:23" in capsys.readouterr().out
     assert cli.main(["ablate", "pure.py:loss", "--argnums", "0", "--repeats", "1"]) == cli.OK
     assert "jax.lax.stop_gradient(encode(target, x))" in capsys.readouterr().out
+
+
+def test_nans_of_pytorch_are_traced_in_the_function_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("nets.py").write_text(
+        textwrap.dedent("""\
+        import torch
+
+        net = torch.nn.Linear(3, 1)
+
+
+        def loss(x: "float32[4, 3]"):
+            y = net(x)
+            return torch.sqrt(y - y).sum(), net
+
+
+        def fine(x: "float32[4, 3]"):
+            return net(x).sum()
+        """)
+    )
+    assert cli.main(["trace-nan", "nets.py:loss"]) == cli.FAILED
+    out = capsys.readouterr().out
+    assert "nets.py:8" in out
+    assert "It reaches the gradient of weight and the gradient of bias." in out
+    assert cli.main(["trace-nan", "nets.py:loss", "--no-gradient"]) == cli.OK
+    assert cli.main(["trace-nan", "nets.py:fine"]) == cli.OK
 
 
 # ---------------------------------------------------------------------------------------------- the parts

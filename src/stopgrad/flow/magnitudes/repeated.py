@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.base.garbage import without_gc
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.measuring import Measuring
+from stopgrad.flow.magnitudes.sizes import Measured
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.survey import surveys
 from stopgrad.graph.graph import Output
@@ -30,12 +31,17 @@ class Repeated:
         self._surveys = without_gc(surveys, question.graph, question.ys, xs)
         self._programs: dict[Any, Measuring] = {}
 
-    def __call__(self, feeds: Mapping[Output, Any]) -> Flow:
-        """The report for values of the placeholders and parameters."""
+    def __call__(
+        self, feeds: Mapping[Output, Any], corrected: Callable[[Measured], Measured] | None = None
+    ) -> Flow:
+        """The report for values of the placeholders and parameters; *corrected* knows measurements better."""
         shapes = tuple([(x, tuple(value.shape)) for x, value in feeds.items()])
         program = self._programs.get(shapes)
         if program is None:
             binding = sizes_of(list(feeds), [shape for _, shape in shapes])
             program = Measuring(self._question, list(feeds), binding, engine=self._engine)
             self._programs = {shapes: program}  # Those of earlier shapes are not kept.
-        return Flow(self._question, self._surveys, self._findings, program(list(feeds.values())))
+        measured = program(list(feeds.values()))
+        return Flow(
+            self._question, self._surveys, self._findings, corrected(measured) if corrected else measured
+        )

@@ -228,7 +228,7 @@ def _site_parts(site: NanSite, cures: bool = True) -> Iterator[Part]:
         yield _line(f"{again}for the gradient{times} of {_shown_as(site.origin, site.origin_name)}", indent=2)
     for op, step in site.around:
         which = f"in step {step} of" if step is not None else "inside"
-        yield Paragraph(f"{which} {op.type}{_of(op.location, ', {}')}", indent=2)
+        yield Paragraph(f"{which} {op.definition.called(op)}{_of(op.location, ', {}')}", indent=2)
     if site.source != "argument":
         yield from _quoted(site.location)
     if site.inputs:

@@ -21,5 +21,6 @@ from stopgrad.interop.jax.loading import (
     load as load,
 )
 from stopgrad.interop.jax.monitoring import monitor as monitor
+from stopgrad.interop.jax.nans import trace_nan as trace_nan
 
-__all__ = ["assert_blocked", "assert_flows", "callable", "explain", "load", "monitor"]
+__all__ = ["assert_blocked", "assert_flows", "callable", "explain", "load", "monitor", "trace_nan"]

@@ -27,6 +27,7 @@ from stopgrad.graph.graph import Graph, Output
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.jax.avals import type_of
+from stopgrad.interop.jax.gradients import Gradients
 from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the table of rules
     control,
     draws,
@@ -121,7 +122,8 @@ def explain(
         args: its arguments, as for :func:`load`.
         argnums: which of them are asked about; all, and all weights of Keras models, unless given.
         magnitudes: whether to compute the gradient, and tell how large it is at each argument, and where it
-            vanishes or explodes. The graph of ours is computed, with NumPy or, where that cannot, XLA.
+            vanishes or explodes. The gradients at arguments are JAX's own; where they vanish on the way is
+            measured in a graph of ours, if that arrives at the same gradients.
         kwargs: its keyword arguments, which are not asked about.
 
     Returns:
@@ -207,7 +209,7 @@ def assert_blocked(
 def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, list[Output], list[Output]]:
     """The graph of a program, its inputs and its outputs."""
     graph = Graph()
-    place = _definition(f)
+    place = definition_of(f)
     told = refused(program.closed.jaxpr, place)
     if told:
         listed = "".join(f"\n  {one}" for one in told)
@@ -224,7 +226,7 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
     return graph, inputs, outputs
 
 
-def _definition(f: Callable[..., Any]) -> RawLocation | None:
+def definition_of(f: Callable[..., Any]) -> RawLocation | None:
     """The line of a function's definition, for operations that have no line; of ours, that of the call."""
     code = getattr(f, "__code__", None)
     if code is None:
@@ -240,12 +242,14 @@ class Question(NamedTuple):
         inputs: the placeholders of its arguments, by their paths.
         asked: what is differentiated with respect to what.
         findings: on arguments that are not used.
+        positions: of what is asked about among the inputs, by path.
     """
 
     program: Program
     inputs: dict[str, Output]
     asked: Asked
     findings: list[Finding]
+    positions: dict[str, int]
 
     def fed(self, what: str, values: Sequence[Any]) -> list[Any]:
         """The values of the arguments as arrays of their types.
@@ -289,9 +293,10 @@ def question(
         raise GradientError(f"{what}: {program.name} returned no array; let it return what is differentiated")
     xs = {program.paths[i]: inputs[i] for i in asked}
     values = program.leaves(args, kwargs)
-    found = unused(program.closed, values, graph, inputs, {program.paths[i]: i for i in asked})
+    positions = {program.paths[i]: i for i in asked}
+    found = unused(program.closed, values, graph, inputs, positions)
     named = dict(zip(program.paths, inputs, strict=True))
-    return Question(program, named, Asked(graph, tuple(outputs), xs, is_function=True), found)
+    return Question(program, named, Asked(graph, tuple(outputs), xs, is_function=True), found, positions)
 
 
 def _flow(
@@ -305,8 +310,9 @@ def _flow(
     found = question(what, f, args, kwargs, argnums)
     measured = None
     if magnitudes:
-        values = found.fed(what, found.program.leaves(args, kwargs))
-        measured = Measuring(found.asked, list(found.inputs.values()), {})(values)
+        values = found.program.leaves(args, kwargs)
+        ours = Measuring(found.asked, list(found.inputs.values()), {})(found.fed(what, values))
+        measured = Gradients(found.program.closed, found.positions)(ours, values)
     return without_gc(flow_of, found.asked, (), found.findings, measured)
 
 

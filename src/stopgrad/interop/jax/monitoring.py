@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.magnitudes.repeated import Repeated
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import guarded
+from stopgrad.interop.jax.gradients import Gradients
 from stopgrad.interop.jax.loading import Question, question
 from stopgrad.interop.shared import keras
 from stopgrad.train.monitoring.monitor import Monitor
@@ -22,8 +24,9 @@ from stopgrad.train.monitoring.verdicts import verdicts_of
 class JaxMonitor(Monitor):
     """Monitors the gradients of a JAX function; :func:`monitor` makes it.
 
-    Called in each step, it computes the gradient a second time in those that are sampled, by the graph that
-    :func:`stopgrad.jax.explain` makes, compiled by XLA; and has nothing to do in the others.
+    Called in each step, it computes the gradient again in those that are sampled: JAX's own, compiled, and
+    for what happens on the way that of the graph which :func:`stopgrad.jax.explain` makes; and has nothing to
+    do in the others.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class JaxMonitor(Monitor):
         self._kinds: list[Any] = []
         self._question: Question | None = None
         self._asking: Repeated | None = None
+        self._gradients: Gradients | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Note a step; before or after it runs, but not both.
@@ -58,8 +62,10 @@ class JaxMonitor(Monitor):
                 self._trained, self._question = trained, None
         asked, values = self._traced(args, kwargs)
         assert self._asking is not None
+        assert self._gradients is not None
+        own = functools.partial(self._gradients, values=values)
         fed = asked.fed("jax.monitor", values)
-        flow = self._asking(dict(zip(asked.inputs.values(), fed, strict=True)))
+        flow = self._asking(dict(zip(asked.inputs.values(), fed, strict=True)), own)
         self._take(verdicts_of(flow))
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Question, list[Any]]:
@@ -75,6 +81,7 @@ class JaxMonitor(Monitor):
         if known is None:
             known = self._question = question("jax.monitor", self._f, args, kwargs, self._argnums)
             self._asking = Repeated(known.asked, known.findings, "xla")
+            self._gradients = Gradients(known.program.closed, known.positions)
             values = known.program.leaves(args, kwargs)
             self._kinds = list(map(_kind, values))
         return known, values

@@ -7,6 +7,7 @@ from typing import Any
 
 from stopgrad.flow.flow import Flow
 from stopgrad.interop.jax.loading import explain
+from stopgrad.interop.jax.nans import trace_nan as trace_nan
 
 
 def report(ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:

@@ -13,6 +13,17 @@ except ImportError as error:
 from stopgrad.interop.torch.asking import assert_blocked, assert_flows, explain
 from stopgrad.interop.torch.importing.loading import load
 from stopgrad.interop.torch.monitoring.monitors import monitor
+from stopgrad.interop.torch.nans import trace_nan
 from stopgrad.interop.torch.watching import BackwardCall, Watch, watch
 
-__all__ = ["BackwardCall", "Watch", "assert_blocked", "assert_flows", "explain", "load", "monitor", "watch"]
+__all__ = [
+    "BackwardCall",
+    "Watch",
+    "assert_blocked",
+    "assert_flows",
+    "explain",
+    "load",
+    "monitor",
+    "trace_nan",
+    "watch",
+]

@@ -35,7 +35,7 @@ def differentiated(recorder: Recorder, losses: Sequence[Tensor], tensors: Iterab
     measuring = Measuring(recorder, sizes)
     seeds = [torch.ones_like(loss) for loss in roots]
     try:
-        with _set_aside(xs), _same_random_numbers(), measuring.over(roots):
+        with set_aside(xs), _same_random_numbers(), measuring.over(roots):
             found = torch.autograd.grad(roots, xs, seeds, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         why = str(error).partition("\n")[0]
@@ -48,7 +48,7 @@ def differentiated(recorder: Recorder, losses: Sequence[Tensor], tensors: Iterab
 
 
 @contextmanager
-def _set_aside(tensors: Sequence[Tensor]) -> Iterator[None]:
+def set_aside(tensors: Sequence[Tensor]) -> Iterator[None]:
     """A context in which tensors have no ``grad``, to which a function's own backward might add."""
     kept = [x.grad for x in tensors]
     try:

@@ -206,6 +206,12 @@ next_node: Callable[[], int] = _need(
     "the number of the next node that autograd makes in this thread",
     _sequence_number,
 )
+current_node: Callable[[], Any] = _need(
+    "torch._C._current_autograd_node", "which operation's derivative runs", lambda: None
+)
+DispatchMode: Any = _need(
+    "torch.utils._python_dispatch.TorchDispatchMode", "which operations run, forwards and backwards", object
+)
 CheckpointFunction: Any = _need(
     "torch.utils.checkpoint.CheckpointFunction",
     "reentrant checkpoints, whose backward runs the forward again",

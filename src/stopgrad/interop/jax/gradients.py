@@ -1,0 +1,116 @@
+"""JAX's own gradients of a traced function, and how large they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+
+from stopgrad.flow.asked import label
+from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
+from stopgrad.interop.jax.avals import is_key
+
+AGREES = 1e-2
+"""Norms that differ by less than this share of the larger one are those of one gradient."""
+
+
+def is_float(x: Any) -> bool:
+    """Whether a value may hold a NaN or infinity, and have a gradient."""
+    return hasattr(x, "dtype") and bool(jnp.issubdtype(x.dtype, jnp.inexact))
+
+
+def differentiated(closed: jex.ClosedJaxpr, arrays: Sequence[Any], wrt: Sequence[int]) -> jex.ClosedJaxpr:
+    """The jaxpr of a program's results, and of the gradient of their sum with respect to some inputs."""
+    function = jex.jaxpr_as_fun(closed)
+    smooth = [j for j, y in enumerate(closed.out_avals) if is_float(y)]
+
+    def both(*xs: Any) -> Any:
+        def of(*some: Any) -> Any:
+            filled = list(xs)
+            for i, x in zip(wrt, some, strict=True):
+                filled[i] = x
+            made = function(*filled)
+            return [made[j] for j in smooth], made
+
+        if not wrt or not smooth:
+            return [*function(*xs)]
+        _, pull, made = jax.vjp(of, *[xs[i] for i in wrt], has_aux=True)
+        return [*made, *pull([jnp.ones_like(made[j]) for j in smooth])]
+
+    return jax.make_jaxpr(both)(*arrays)
+
+
+def array_for(x: Any, aval: Any) -> Any:
+    """An argument as an array of the type that it was traced with."""
+    return x if isinstance(x, jax.Array) or is_key(aval) else jnp.asarray(x, aval.dtype)
+
+
+class Gradients:
+    """Measures JAX's own gradients, in a program that JAX compiles once.
+
+    Args:
+        closed: the function, as JAX traced it.
+        asked: the positions of the inputs that are asked about, by name.
+    """
+
+    def __init__(self, closed: jex.ClosedJaxpr, asked: Mapping[str, int]) -> None:
+        avals = closed.in_avals
+        self._asked = {label(key): i for key, i in asked.items() if is_float(avals[i])}
+        self._closed, self._run = closed, jax.jit(self._measured)
+
+    def _measured(self, *arrays: Any) -> list[tuple[Any, ...]]:
+        wrt = list(self._asked.values())
+        if not any(map(is_float, self._closed.out_avals)):
+            return []
+        whole = differentiated(self._closed, arrays, wrt)
+        made = jex.jaxpr_as_fun(whole)(*arrays)
+        gradients = made[len(self._closed.out_avals) :]
+        return [_looked_at(g, arrays[i]) for g, i in zip(gradients, wrt, strict=True)]
+
+    def __call__(self, measured: Measured, values: Sequence[Any]) -> Measured:
+        """What a graph of ours measured, with JAX's gradients at what is asked about.
+
+        What the graph measured on the way there is kept only if it arrives at the same gradients.
+        """
+        arrays = [array_for(x, aval) for x, aval in zip(values, self._closed.in_avals, strict=True)]
+        found = dict(zip(self._asked, self._run(*arrays), strict=False))
+        own = {name: _magnitude(found[name], one) for name, one in measured.of.items() if name in found}
+        agree = all(_agree(own[name], measured.of[name]) for name in own)
+        at = dict(measured.at) if agree else {y: measured.at[y] for y in measured.ys if y in measured.at}
+        at |= {measured.xs[name]: one.norm for name, one in own.items()}
+        return replace(measured, of={**measured.of, **own}, at=at)
+
+
+def _looked_at(g: Any, x: Any) -> tuple[Any, ...]:
+    return (*_norm(g), jnp.sum(g == 0), jnp.sum(jnp.isnan(g)), jnp.sum(jnp.isinf(g)), *_norm(x))
+
+
+def _norm(x: Any) -> tuple[Any, Any]:
+    """A scale, and the sum of the squares of what is left of an array, divided by it."""
+    size = jnp.abs(x)
+    size = size.astype(jnp.promote_types(size.dtype, jnp.float32))
+    largest = jnp.max(size, initial=0.0)
+    scale = jnp.where(largest == 0, jnp.ones_like(largest), largest)
+    return scale, jnp.sum(jnp.square(size / scale))
+
+
+def _magnitude(looked: Sequence[Any], like: Magnitude) -> Magnitude:
+    scale, squares, zeros, nans, infs, own, own_squares = [float(x) for x in looked]
+
+    def norm(scale: float, squares: float) -> float:
+        return scale * math.sqrt(squares) if math.isfinite(scale) else scale
+
+    return Magnitude(
+        norm(scale, squares), like.elements, int(zeros), int(nans), int(infs), norm(own, own_squares)
+    )
+
+
+def _agree(a: Magnitude, b: Magnitude) -> bool:
+    if not (a.is_finite and b.is_finite):
+        return a.is_finite == b.is_finite
+    return abs(a.norm - b.norm) <= AGREES * max(a.norm, b.norm)

@@ -1,0 +1,542 @@
+"""Evaluates a jaxpr equation by equation with JAX, and follows NaNs and infinities through it.
+
+It goes into functions that are jitted or remembered, loops, branches and custom derivatives; each primitive is
+bound as JAX's own ``eval_jaxpr`` binds it, so that values and gradients are JAX's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+import numpy as np
+
+from stopgrad.base.source import RawLocation
+from stopgrad.interop.jax.gradients import is_float
+from stopgrad.interop.jax.lines import place_of
+from stopgrad.interop.shared.nans import (
+    MOST,
+    Array,
+    Events,
+    Forward,
+    Made,
+    apart,
+    first_index,
+    first_of,
+    is_bad,
+    least,
+)
+
+CALLS = {
+    "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat": "jaxpr",
+    "remat2": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr", "custom_lin": "call_jaxpr",
+}  # fmt: skip
+"""The primitives that call a jaxpr with their operands, and which of their parameters it is."""
+ELEMENTWISE = frozenset(
+    [
+        "abs",
+        "acos",
+        "acosh",
+        "add",
+        "add_any",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "bessel_i0e",
+        "bessel_i1e",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "complex",
+        "conj",
+        "convert_element_type",
+        "copy",
+        "copy_p",
+        "cos",
+        "cosh",
+        "digamma",
+        "div",
+        "erf",
+        "erf_inv",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "floor",
+        "igamma",
+        "igamma_grad_a",
+        "igammac",
+        "imag",
+        "integer_pow",
+        "is_finite",
+        "lgamma",
+        "log",
+        "log1p",
+        "logistic",
+        "max",
+        "min",
+        "mul",
+        "name",
+        "neg",
+        "nextafter",
+        "optimization_barrier",
+        "polygamma",
+        "pow",
+        "random_gamma_grad",
+        "real",
+        "reduce_precision",
+        "regularized_incomplete_beta",
+        "rem",
+        "round",
+        "rsqrt",
+        "sign",
+        "sin",
+        "sinh",
+        "sqrt",
+        "square",
+        "stop_gradient",
+        "sub",
+        "tan",
+        "tanh",
+        "zeta",
+        "pvary",
+    ]
+)
+"""Primitives of which each element of a result is computed from the elements at its place."""
+MOVING = {
+    "broadcast_in_dim": 1, "concatenate": None, "dynamic_slice": 1, "dynamic_update_slice": 2, "expand_dims": 1,
+    "gather": 1, "pad": 2, "reshape": 1, "rev": 1, "select_n": None, "slice": 1, "split": 1, "squeeze": 1,
+    "transpose": 1,
+}  # fmt: skip
+"""Primitives that move elements, and how many of their first operands hold these; None for all."""
+REDUCING = frozenset(["reduce_sum", "reduce_max", "reduce_min", "reduce_prod"])
+FAR = 8
+"""The number of operations within which the parts of a pattern are searched."""
+WHOLE = 8
+"""Loops of fewer steps are not run as a whole first, to see whether anything is to be looked for in them."""
+
+
+class Node:
+    """What computed a value: an equation and its operands', or nothing for an argument or constant.
+
+    Attributes:
+        eqn: the equation.
+        inputs: what computed its operands.
+        place: the user's line.
+        name: of an argument.
+    """
+
+    __slots__ = ("eqn", "inputs", "name", "place")
+
+    def __init__(
+        self,
+        eqn: Any = None,
+        inputs: tuple[Node, ...] = (),
+        place: RawLocation | None = None,
+        name: str = "",
+    ) -> None:
+        self.eqn, self.inputs, self.place, self.name = eqn, inputs, place, name
+
+    @property
+    def kind(self) -> str:
+        """The name of its primitive; empty for none."""
+        return "" if self.eqn is None else str(self.eqn.primitive.name)
+
+    def behind(self, far: int = FAR) -> list[Node]:
+        """What it was computed from, itself first, nearest first."""
+        found = {self: None}
+        layer = [self]
+        for _ in range(far):
+            layer = [x for one in layer for x in one.inputs if x not in found]
+            found.update(dict.fromkeys(layer))
+        return list(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value, with the marks of its NaNs and infinities, and what computed it."""
+
+    array: Any
+    marks: Array | None
+    node: Node
+
+
+def numbers(x: Any) -> Array:
+    """A value as an array of NumPy's, to be looked at; an empty one if it has no numbers."""
+    dtype = getattr(x, "dtype", None)
+    if dtype is None or dtype == jax.dtypes.float0 or not jnp.issubdtype(dtype, jnp.number):
+        is_bool = dtype is not None and dtype == np.bool_
+        return np.asarray(x) if dtype is None or is_bool else np.zeros(0, np.int32)
+    array = np.asarray(x)
+    return array.astype(np.int32) if array.dtype.kind == "V" and jnp.issubdtype(dtype, jnp.integer) else array
+
+
+@dataclass
+class Stepping:
+    """A run of a jaxpr, equation by equation.
+
+    Args:
+        forwards: the user's equations by the traceback at which they were written.
+
+    Attributes:
+        events: what was made.
+        ran: the number of equations that ran; those in bodies count once.
+    """
+
+    forwards: Mapping[int, Sequence[Any]]
+    events: Events = field(default_factory=Events)
+    ran: set[int] = field(default_factory=set)
+    _around: tuple[tuple[str, RawLocation | None, int | None], ...] = ()
+    _taken: dict[Any, tuple[Sequence[Value], RawLocation | None]] = field(default_factory=dict)
+    _literals: dict[Any, Value] = field(default_factory=dict)
+
+    def held(self, array: Any, source: str, name: str, place: RawLocation | None = None) -> Value:
+        """A value that is given, or written at a place, which may hold NaNs and infinities itself."""
+        node = Node(name=name if source == "argument" else "")
+        if not is_float(array):
+            return Value(array, None, node)
+        values = numbers(array)
+
+        def new(kind: str, some: Array, parent: int) -> Made:
+            index, count = first_index(some), int(some.sum())
+            return Made((source, name), name, kind, index, count, place, source=source, result=values)
+
+        nothing = np.zeros((), np.int32)
+        return Value(array, self.events.settled(values, nothing, nothing, new), node)
+
+    def run(
+        self,
+        jaxpr: Any,
+        consts: Sequence[Any],
+        inputs: Sequence[Value],
+        around: RawLocation | None,
+        live: Sequence[bool],
+    ) -> list[Value]:
+        """Evaluate a jaxpr.
+
+        Args:
+            jaxpr: the jaxpr.
+            consts: its constants.
+            inputs: its operands.
+            around: the user's line that led to it.
+            live: which of its results the user's own results are computed from.
+        """
+        known: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+        for v, const in zip(jaxpr.constvars, consts, strict=True):
+            known[v] = self._constant(const, around)
+        wanted = {v for v, is_live in zip(jaxpr.outvars, live, strict=True) if is_live and _is_var(v)}
+        own = set()
+        for eqn in reversed(jaxpr.eqns):
+            if not wanted.isdisjoint(eqn.outvars):
+                own.add(id(eqn))
+                wanted.update(v for v in eqn.invars if _is_var(v))
+        last = _last_uses(jaxpr)
+        for eqn in jaxpr.eqns:
+            self.ran.add(id(eqn))
+            place = place_of(eqn, around)
+            operands = [self._read(known, v, place) for v in eqn.invars]
+            made = self._equation(eqn, operands, place, id(eqn) in own, wanted)
+            known.update(zip(eqn.outvars, made, strict=True))
+            for v in last.get(id(eqn), ()):
+                known.pop(v, None)
+        return [self._read(known, v, around) for v in jaxpr.outvars]
+
+    def _read(self, known: Mapping[Any, Value], v: Any, place: RawLocation | None) -> Value:
+        return known[v] if _is_var(v) else self._constant(v.val, place)
+
+    def _constant(self, x: Any, place: RawLocation | None) -> Value:
+        """A constant, which is one event however often it is read, at the line that first did."""
+        key = id(x), place
+        found = self._literals.get(key)
+        if found is None:
+            found = self._literals[key] = self.held(x, "constant", _short(x), place)
+        return found
+
+    def _equation(
+        self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool, wanted: set[Any]
+    ) -> list[Value]:
+        name = eqn.primitive.name
+        live = [v in wanted and own for v in eqn.outvars]
+        if name in CALLS and CALLS[name] in eqn.params:
+            closed = eqn.params[CALLS[name]]
+            jaxpr, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
+            if len(jaxpr.invars) == len(operands):
+                return self.run(jaxpr, consts, operands, place, live)
+        if name == "cond":
+            return self._branch(eqn, operands, place, live)
+        if name in ("scan", "while") and not self._is_clean(eqn, operands):
+            steps = self._scan if name == "scan" else self._while
+            return steps(eqn, operands, place, live)
+        return self._bound(eqn, operands, place, own)
+
+    # ---------------------------------------------------------------------------------- bodies
+
+    def _branch(
+        self, eqn: Any, operands: list[Value], place: RawLocation | None, live: list[bool]
+    ) -> list[Value]:
+        branches = eqn.params["branches"]
+        which = min(max(int(operands[0].array), 0), len(branches) - 1)
+        closed = branches[which]
+        return self._within(eqn, None, place, closed, operands[1:], live)
+
+    def _within(
+        self,
+        eqn: Any,
+        step: int | None,
+        place: RawLocation | None,
+        closed: Any,
+        operands: Sequence[Value],
+        live: Sequence[bool],
+    ) -> list[Value]:
+        """Run a body."""
+        outer = self._around
+        self._around = (*outer, (called(eqn.primitive.name), place, step))
+        try:
+            return self.run(closed.jaxpr, closed.consts, operands, place, live)
+        finally:
+            self._around = outer
+
+    def _is_clean(self, eqn: Any, operands: list[Value]) -> bool:
+        """Whether a loop of many steps, run as a whole, gives finite results of finite operands."""
+        if (
+            eqn.effects
+            or eqn.params.get("length", WHOLE) < WHOLE
+            or any(x.marks is not None for x in operands)
+        ):
+            return False
+        return not any(is_float(y) and is_bad(numbers(y)).any() for y in _bind(eqn, operands))
+
+    def _scan(
+        self, eqn: Any, operands: list[Value], place: RawLocation | None, live: list[bool]
+    ) -> list[Value]:
+        params = eqn.params
+        closed, length = params["jaxpr"], params["length"]
+        at, carries = params["num_consts"], params["num_carry"]
+        consts, carried, rows = operands[:at], operands[at : at + carries], operands[at + carries :]
+        inner = _fixed(closed.jaxpr, live, at, carries)
+        made: list[list[Value]] = [[] for _ in closed.jaxpr.outvars[carries:]]
+        for i in reversed(range(length)) if params["reverse"] else range(length):
+            given = [*consts, *carried, *[_row(x, i) for x in rows]]
+            results = self._within(eqn, i, place, closed, given, inner)
+            carried = results[:carries]
+            for some, one in zip(made, results[carries:], strict=True):
+                some.append(one)
+        if params["reverse"]:
+            made = [some[::-1] for some in made]
+        if not length:
+            return self._bound(eqn, operands, place, any(live))
+        return [*carried, *[_stacked(some) for some in made]]
+
+    def _while(
+        self, eqn: Any, operands: list[Value], place: RawLocation | None, live: list[bool]
+    ) -> list[Value]:
+        params = eqn.params
+        some, more = params["cond_nconsts"], params["body_nconsts"]
+        asks, consts, carried = operands[:some], operands[some : some + more], operands[some + more :]
+        inner = _fixed(params["body_jaxpr"].jaxpr, live, more, len(carried))
+        step = 0
+        while bool(self.run_silently(params["cond_jaxpr"], [*asks, *carried])):
+            carried = self._within(eqn, step, place, params["body_jaxpr"], [*consts, *carried], inner)
+            step += 1
+        return carried
+
+    @staticmethod
+    def run_silently(closed: Any, operands: Sequence[Value]) -> Any:
+        """The first result of a jaxpr."""
+        return jex.jaxpr_as_fun(closed)(*[x.array for x in operands])[0]
+
+    # ------------------------------------------------------------------------------ primitives
+
+    def _bound(self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool) -> list[Value]:
+        """Bind a primitive, and mark its results."""
+        made = _bind(eqn, operands)
+        written = id(eqn.source_info.traceback)
+        if own and written in self.forwards:
+            steps = tuple([step for _, _, step in self._around])
+            self._taken[written, eqn.primitive.name, steps] = operands, place
+        node = Node(eqn, tuple([x.node for x in operands]), place)
+        if not any(map(is_float, made)):
+            return [Value(y, None, node) for y in made]
+        values = [numbers(y) if is_float(y) else None for y in made]
+        bad = [x is not None and bool(is_bad(x).any()) for x in values]
+        if not any(bad):
+            return [Value(y, None, node) for y in made]
+        marked = self._marks_into(eqn, operands, values)
+        forward = None if own else self._forward(written)
+
+        def new(result: Array, kind: str, some: Array, parent: int) -> Made:
+            kept = len(self.events.made) < MOST
+            return Made(
+                (written, eqn.primitive.name) if own else id(eqn),
+                called(eqn.primitive.name),
+                kind,
+                first_index(some),
+                int(some.sum()),
+                place,
+                parent,
+                [x.node.name for x in operands],
+                [numbers(x.array) for x in operands] if kept else (),
+                result if kept else None,
+                gradient=not own,
+                forward=forward,
+                around=self._around,
+                more=node,
+            )
+
+        found = []
+        for y, x, is_, (nans, infs) in zip(made, values, bad, marked, strict=True):
+            marks = None
+            if is_ and x is not None:
+                marks = self.events.settled(x, nans, infs, lambda *some, x=x: new(x, *some))
+            found.append(Value(y, marks, node))
+        return found
+
+    def _forward(self, written: int) -> Forward | None:
+        """The user's operation that was written at a traceback."""
+        steps = tuple([step for _, _, step in self._around])
+        for eqn in self.forwards.get(written, ()):
+            name = eqn.primitive.name
+            for inner in (steps, ()):
+                if (written, name, inner) in self._taken:
+                    operands, place = self._taken[written, name, inner]
+                    taken = [numbers(x.array) for x in operands]
+                    behind = tuple([x.node for x in operands])
+                    return Forward((written, name), called(name), place, taken, Node(eqn, behind, place))
+        return None
+
+    def _marks_into(
+        self, eqn: Any, operands: list[Value], values: Sequence[Array | None]
+    ) -> list[tuple[Array, Array]]:
+        """For each result the marks of the NaNs and of the infinities that go into its elements."""
+        nothing = np.zeros((), np.int32)
+        if all(x.marks is None for x in operands):
+            return [(nothing, nothing) for _ in values]
+        name = eqn.primitive.name
+        parts = [
+            (nothing, nothing) if x.marks is None else apart(numbers(x.array), x.marks) for x in operands
+        ]
+        if name in MOVING:
+            return list(zip(*[_moved(eqn, operands, [p[i] for p in parts]) for i in (0, 1)], strict=True))
+        if name in ELEMENTWISE:
+            found = first_of([p[0] for p in parts]), first_of([p[1] for p in parts])
+            if all(_fits(found, x) for x in values):
+                self._beside(parts)
+                return [found for _ in values]
+        axes = eqn.params.get("axes") if name in REDUCING else None
+        for x in operands:
+            if x.marks is not None:
+                self.events.together(x.marks, np.concatenate([_all(p) for p in parts]))
+        if axes is not None:
+            return [(least(parts[0][0], axes), least(parts[0][1], axes))]
+        whole = first_of([least(p[0]) for p in parts]), first_of([least(p[1]) for p in parts])
+        return [whole for _ in values]
+
+    def _beside(self, parts: Sequence[tuple[Array, Array]]) -> None:
+        """Note events that meet in one element."""
+        several = [one for part in parts for one in part if one.any()]
+        for i, one in enumerate(several):
+            for other in several[i + 1 :]:
+                a, b = np.broadcast_arrays(one, other)
+                both = (a != 0) & (b != 0) & (a != b)
+                self.events.together(a[both], b[both])
+                self.events.together(b[both], a[both])
+
+
+def _all(part: tuple[Array, Array]) -> Array:
+    return np.unique(np.concatenate([np.ravel(part[0]), np.ravel(part[1])]))
+
+
+def _fits(found: tuple[Array, Array], x: Array | None) -> bool:
+    try:
+        return x is None or all(np.broadcast_shapes(m.shape, x.shape) == x.shape for m in found)
+    except ValueError:
+        return False
+
+
+def _bind(eqn: Any, operands: Sequence[Value]) -> list[Any]:
+    """Apply a primitive as JAX's own evaluation of jaxprs does."""
+    bound = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = bound if isinstance(bound, tuple) else ((), bound)  # Before JAX 0.10, both.
+    with eqn.ctx.manager:
+        made = eqn.primitive.bind(*functions, *[x.array for x in operands], **params)
+    return list(made) if eqn.primitive.multiple_results else [made]
+
+
+def _moved(eqn: Any, operands: Sequence[Value], parts: Sequence[Array]) -> list[Array]:
+    """Marks moved as a primitive moves the elements of its operands."""
+    count = MOVING[eqn.primitive.name]
+    first = 1 if eqn.primitive.name == "select_n" else 0
+    given = []
+    for i, (x, marks) in enumerate(zip(operands, parts, strict=True)):
+        moves = i >= first and (count is None or i < count)
+        shape = np.shape(x.array)
+        given.append(jnp.asarray(np.broadcast_to(marks, shape), jnp.int32) if moves else x.array)
+    params = dict(eqn.params)
+    if params.get("fill_value") is not None:
+        params["fill_value"] = 0
+    made = eqn.primitive.bind(*given, **params)
+    found = [np.asarray(y) for y in (made if eqn.primitive.multiple_results else [made])]
+    return [np.where(y > 0, y, 0) for y in found]
+
+
+def _row(x: Value, i: int) -> Value:
+    return Value(x.array[i], None if x.marks is None or not x.marks[i].any() else x.marks[i], x.node)
+
+
+def _stacked(rows: Sequence[Value]) -> Value:
+    array = jnp.stack([x.array for x in rows])
+    marks = None
+    if any(x.marks is not None for x in rows):
+        empty = np.zeros(array.shape[1:], np.int32)
+        marks = np.stack([empty if x.marks is None else x.marks for x in rows])
+    return Value(array, marks, rows[-1].node)
+
+
+def _fixed(jaxpr: Any, live: Sequence[bool], consts: int, carries: int) -> list[bool]:
+    """Which results of a loop's body are the user's own, if some of the loop are."""
+    found = list(live)
+    while True:
+        wanted = {v for v, is_live in zip(jaxpr.outvars, found, strict=True) if is_live and _is_var(v)}
+        for eqn in reversed(jaxpr.eqns):
+            if not wanted.isdisjoint(eqn.outvars):
+                wanted.update(v for v in eqn.invars if _is_var(v))
+        more = [v in wanted for v in jaxpr.invars[consts : consts + carries]]
+        grown = [a or b for a, b in zip(found[:carries], more, strict=True)] + found[carries:]
+        if grown == found:
+            return found
+        found = grown
+
+
+def _last_uses(jaxpr: Any) -> dict[int, list[Any]]:
+    """For each equation, what no later one needs."""
+    seen = {v for v in jaxpr.outvars if _is_var(v)}
+    found: dict[int, list[Any]] = {}
+    for eqn in reversed(jaxpr.eqns):
+        fresh = {v for v in (*eqn.invars, *eqn.outvars) if _is_var(v)} - seen
+        seen |= fresh
+        found[id(eqn)] = list(fresh)
+    return found
+
+
+def _is_var(v: Any) -> bool:
+    return not isinstance(v, jex.Literal)
+
+
+def called(primitive: str) -> str:
+    """A primitive as users call it."""
+    for module, name in ((jax.lax, "jax.lax"), (jax.lax.linalg, "jax.lax.linalg")):
+        if hasattr(module, primitive):
+            return f"{name}.{primitive}"
+    return primitive
+
+
+def _short(x: Any) -> str:
+    """A constant by its number, or its shape."""
+    return f"{numbers(x).item()}" if np.size(numbers(x)) == 1 else f"of shape {list(np.shape(x))}"
