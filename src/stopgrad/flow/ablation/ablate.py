@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.coercion import is_whole, whole
-from stopgrad.base.dtypes import DType
 from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.base.progress import Progress
 from stopgrad.flow.ablation.ablation import (
@@ -25,9 +24,9 @@ from stopgrad.flow.ablation.ablation import (
     Suggestion,
     zero_at,
 )
+from stopgrad.flow.ablation.apart import ROUNDINGS, compared, infinite, largest, near, nearness
 from stopgrad.flow.ablation.variants import (
     Arrays,
-    Gradient,
     Gradients,
     Problem,
     Stopwatch,
@@ -50,8 +49,6 @@ from stopgrad.transforms.gradients.reverse import gradients
 
 MOST = 32
 """The most places at which a stop is tried out."""
-ROUNDINGS = 64.0
-"""The factor by which the rounding errors of a zero may differ between programs."""
 
 
 @guarded("ablate")
@@ -237,7 +234,7 @@ class _Reporting:
             return Stop(gates, kind, location, None, None, {}, plain.operations, None, None, None, *told)
         open = without.run(self.data.values)
         rows = zip(self.labels, self.given, open, strict=True)
-        changes = {name: Change(*_compared([g], [h]), g is not None, h is not None) for name, g, h in rows}
+        changes = {name: Change(*compared([g], [h]), g is not None, h is not None) for name, g, h in rows}
         saved = without.operations - plain.operations
         verdict = SAVES.format(saved, "" if saved == 1 else "s") if saved > 0 else NOTHING
         changed, evidence = False, line.why_idle
@@ -246,13 +243,13 @@ class _Reporting:
         else:
             changed, evidence = _judged(self.known, line, self.judged(rule, without))
         if changed:
-            verdict, evidence = CHANGES, _infinite(self.given, open)
+            verdict, evidence = CHANGES, infinite(self.given, open)
         times = self.watch.seconds(plain, without)
         return Stop(
             gates,
             kind,
             location,
-            *_compared(self.given, open),
+            *compared(self.given, open),
             changes,
             plain.operations,
             without.operations,
@@ -349,18 +346,11 @@ def _alike(known: _Known, other: Variant) -> bool:
     for values, found in zip(known.points, known.found, strict=True):
         rows = zip(found, other.run(values), known.base.xs, zeros, strict=True)
         if not all(
-            _largest(h) <= ROUNDINGS * _largest(g) if zero else _near(g, h, _nearness(x.dtype))
+            largest(h) <= ROUNDINGS * largest(g) if zero else near(g, h, nearness(x.dtype))
             for g, h, x, zero in rows
         ):
             return False
     return True
-
-
-def _infinite(given: Gradients, open: Gradients) -> str:
-    """The text about gradients that are not finite."""
-    if not finite(given):
-        return "the gradient has NaNs or infinities on the given data; what is finite is compared"
-    return "" if finite(open) else "without it, the gradient has NaNs or infinities on the given data"
 
 
 def _counts(x: Output, known: _Known) -> bool:
@@ -398,62 +388,6 @@ def _passes(known: _Known, line: _Line, without: Variant) -> bool:
 
     # More points mean fewer zeros: one at which it passes is enough.
     return passes(known.points[:1]) or passes(known.points)
-
-
-# ---------------------------------------------------------------------------------------- differences
-
-
-def _wide(g: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return g.astype(np.complex128 if g.dtype.kind == "c" else np.float64).ravel()
-
-
-def _both(g: Gradient, h: Gradient) -> Sequence[np.ndarray[Any, Any]]:
-    """Two gradients of one input, flattened; absent ones count as zero."""
-    return np.broadcast_arrays(*[np.zeros(1) if x is None else _wide(x) for x in (g, h)])
-
-
-def _compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
-    """The norm of the difference relative to the larger norm, and the cosine; absent gradients are zero.
-
-    Elements that are equally infinite or NaN in both are left out; otherwise the difference is infinite.
-    """
-    pairs = [_both(g, h) for g, h in zip(given, open, strict=True)]
-    if not pairs:
-        return 0.0, None
-    a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    there = np.isfinite(a)
-    if not np.array_equal(there, np.isfinite(b)):
-        return float("inf"), None
-    a, b = a[there], b[there]
-    largest = max(_largest(a), _largest(b))
-    if not largest:
-        return 0.0, None
-    a, b = a / largest, b / largest  # To avoid overflow.
-    norms = [float(np.linalg.norm(x)) for x in (a, b)]
-    cosine = float(np.vdot(a, b).real / (norms[0] * norms[1])) if all(norms) else None
-    return float(np.linalg.norm(a - b)) / max(norms), None if cosine is None else max(-1.0, min(1.0, cosine))
-
-
-def _nearness(dtype: DType) -> float:
-    """The difference, relative to their largest element, within which gradients count as the same.
-
-    It has room for the rounding of sums of many terms, if these are in double precision.
-    """
-    return tolerance(dtype) * (1024 if dtype.name in ("float64", "complex128") else 1)
-
-
-def _largest(g: Gradient) -> float:
-    return 0.0 if g is None else float(np.abs(_wide(g)).max(initial=0.0))
-
-
-def _near(g: Gradient, h: Gradient, within: float) -> bool:
-    """Whether two gradients of one input agree within a fraction of their largest element."""
-    a, b = _both(g, h)
-    there = np.isfinite(a)
-    if not np.array_equal(there, np.isfinite(b)):
-        return False
-    a, b = a[there], b[there]
-    return bool((np.abs(a - b) <= within * max(_largest(a), _largest(b))).all())
 
 
 # ---------------------------------------------------------------------------------------- suggestions

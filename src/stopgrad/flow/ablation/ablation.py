@@ -19,6 +19,7 @@ CHANGES = "changes the gradient"
 SAVES = "changes nothing, and saves {} operation{}"
 IDLE = "idle"
 NOTHING = "changes nothing and saves nothing"
+UNCHANGED = "changes nothing"
 ERROR = "without it, the gradient is an error"
 
 
@@ -54,7 +55,8 @@ class Stop:
             given data, relative to the larger of the two norms; None if there is no gradient without.
         cosine: the cosine of the angle between them; None also if one of them is zero.
         inputs: the same for each input.
-        operations_with, operations_without: the number of operations that compute ys and their gradient.
+        operations_with, operations_without: the number of operations that compute ys and their gradient; None
+            where another framework computes them, whose operations are not counted.
         seconds_with, seconds_without: the time that this takes; None if it was not measured.
         verdict: the verdict in words.
         evidence: the evidence for the verdict.
@@ -67,7 +69,7 @@ class Stop:
     difference: float | None
     cosine: float | None
     inputs: Mapping[str, Change]
-    operations_with: int
+    operations_with: int | None
     operations_without: int | None
     seconds_with: float | None
     seconds_without: float | None
@@ -128,7 +130,7 @@ class Ablation(FlowReport):
             would then be absent instead of zero.
         inputs: the labels of the inputs.
         points: the number of data points: the given one, and copies of it with noise.
-        engine: the name of the engine on which times were measured; None if none were.
+        engine: the name of the engine, or of the framework, on which times were measured; None if none were.
     """
 
     _format = "stopgrad.ablate"
@@ -190,7 +192,9 @@ def _stop_parts(stop: Stop, engine: str | None) -> Iterator[Part]:
         yield Paragraph(stop.evidence, indent=4)
     if stop.verdict == CHANGES:
         yield from _table(stop)
-    yield Paragraph(f"operations: {stop.operations_with} with, {stop.operations_without} without", indent=4)
+    if stop.operations_with is not None:
+        told = f"operations: {stop.operations_with} with, {stop.operations_without} without"
+        yield Paragraph(told, indent=4)
     yield from _times(stop, "{with} with, {without} without", engine)
 
 

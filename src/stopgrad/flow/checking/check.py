@@ -7,33 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.base.coercion import flag, is_whole, real, whole
 from stopgrad.base.errors import ArgumentError, DTypeError
 from stopgrad.base.progress import Progress
 from stopgrad.base.source import Location
-from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked, asked, label
-from stopgrad.flow.checking.compared import Comparison, Rows, compared, distance
-from stopgrad.flow.checking.differences import JUMP, SMOOTH
 from stopgrad.flow.checking.frozen import Holding, Posed, evaluate, holds, moving, pose
-from stopgrad.flow.checking.gradient_check import Checked, GradientCheck, Held, Kink, Worst
+from stopgrad.flow.checking.generated import Compared, compared
+from stopgrad.flow.checking.gradient_check import GradientCheck, Held
 from stopgrad.flow.checking.numeric import Settings
+from stopgrad.flow.checking.options import MODES, coarsest, options
+from stopgrad.flow.checking.results import of_input, unfit
 from stopgrad.flow.checking.suspects import suspects
 from stopgrad.graph.body import walk
-from stopgrad.graph.graph import Operation, Output
-from stopgrad.graph.public import guarded, reads_arguments
+from stopgrad.graph.graph import Operation
+from stopgrad.graph.public import guarded
 from stopgrad.ops.gates.custom import CustomGradient
-
-RTOL = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
-"""The default relative tolerance, by precision.
-
-It allows for the rounding of the generated gradient: some 10⁴ roundings of float32, 20 of float16 and 10 of
-bfloat16. In float64 it is wider than rounding needs: small enough to see every mistake that matters, and
-large enough for ill-conditioned steps. The error of the differences themselves is allowed in addition.
-"""
-
-_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-_MODES = ("reverse", "forward")
 
 
 @guarded("check_gradients")
@@ -43,7 +31,7 @@ def check_gradients(
     argnums: int | Sequence[int] | None = None,
     feed_dict: Mapping[Any, Any] | None = None,
     order: int = 1,
-    modes: str | Sequence[str] = _MODES,
+    modes: str | Sequence[str] = MODES,
     stops: str = "hold",
     rtol: float | None = None,
     atol: float | None = None,
@@ -113,56 +101,17 @@ def check_gradients(
         raise ArgumentError(
             "check_gradients: feed_dict is for outputs of a graph; a function gets its arguments"
         )
-    orders = _order(order)
-    chosen, said, raising = _modes(modes), _stops(stops), flag(raises, "check_gradients: raises")
+    wanted = options(order, modes, stops, rtol, atol, directions, seed, raises)
     posed = _posed(asking, feed_dict)
     gates = _gates(posed)
-    settings = _settings(posed, chosen, _holding(said, gates), rtol, atol, directions, seed)
-    check = _checked(posed, settings, orders, said, gates)
-    if raising and said != "ignore":
+    settings = wanted.settings(_coarsest(posed), _holding(wanted.stops, gates))
+    check = _checked(posed, settings, wanted.order, wanted.stops, gates)
+    if wanted.raises and wanted.stops != "ignore":
         check.raise_if_failed()
     return check
 
 
 # --------------------------------------------------------------------------------------------- arguments
-
-
-@reads_arguments
-def _order(order: object) -> int:
-    if not is_whole(order) or whole(order) not in (1, 2):
-        raise ArgumentError(f"check_gradients: order is 1 or 2, not {order!r:.60}")
-    return whole(order)
-
-
-@reads_arguments
-def _modes(modes: str | Sequence[str]) -> tuple[str, ...]:
-    given = (modes,) if isinstance(modes, str) else tuple(modes)
-    if not given or any(not isinstance(m, str) or m not in _MODES for m in given):
-        raise ArgumentError(f"check_gradients: modes are 'reverse' and 'forward', not {modes!r:.60}")
-    return tuple(m for m in _MODES if m in given)
-
-
-def _stops(stops: object) -> str:
-    if not isinstance(stops, str) or stops not in ("hold", "program", "ignore"):
-        raise ArgumentError(f"check_gradients: stops is 'hold', 'program' or 'ignore', not {stops!r:.60}")
-    return stops
-
-
-@reads_arguments
-def _number(value: object, name: str) -> float | None:
-    if value is None:
-        return None
-    found = real(value)
-    if not 0.0 <= found < float("inf"):
-        raise ArgumentError(f"check_gradients: {name} is a number from 0 on, not {value!r:.60}")
-    return found
-
-
-@reads_arguments
-def _count(value: object, name: str, least: int) -> int:
-    if not is_whole(value) or whole(value) < least:
-        raise ArgumentError(f"check_gradients: {name} is a whole number from {least} on, not {value!r:.60}")
-    return whole(value)
 
 
 def _posed(asking: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
@@ -176,34 +125,10 @@ def _posed(asking: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
     return posed
 
 
-def _settings(
-    posed: Posed,
-    modes: tuple[str, ...],
-    holding: Holding | None,
-    rtol: object,
-    atol: object,
-    directions: object,
-    seed: object,
-) -> Settings:
+def _coarsest(posed: Posed) -> str:
+    """The name of the coarsest dtype on the way."""
     way = [y.dtype for op in walk(moving(posed.ys, posed.xs)) for y in op.outputs]
-    coarsest = max(
-        (_precision(d) for d in (*way, *(x.dtype for x in (*posed.xs, *posed.ys))) if d.is_differentiable),
-        key=lambda name: _EPSILON[name],
-    )
-    relative = _number(rtol, "rtol")
-    return Settings(
-        modes,
-        holding,
-        RTOL[coarsest] if relative is None else relative,
-        _number(atol, "atol"),
-        None if directions is None else _count(directions, "directions", 1),
-        _count(seed, "seed", 0),
-        _EPSILON[coarsest],
-    )
-
-
-def _precision(dtype: DType) -> str:
-    return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.name)
+    return coarsest([*way, *[x.dtype for x in (*posed.xs, *posed.ys)]])
 
 
 # --------------------------------------------------------------------------------------------- comparing
@@ -211,19 +136,17 @@ def _precision(dtype: DType) -> str:
 
 def _checked(posed: Posed, settings: Settings, last: int, stops: str, gates: Sequence[Held]) -> GradientCheck:
     """Compare the derivatives of all orders, and make the report."""
-    notes: list[str] = []
     broken = _not_finite(posed)
-    found: list[list[Comparison]] = []
+    made: Compared | None = None
     if not broken:
         with Progress("checking gradients"):
-            found, told = compared(posed, settings, last)
-        notes += told
+            made = compared(posed, settings, last)
     results = {
-        key: _broken(x, broken) if broken else _of_input(x, found[which])
+        key: unfit(x.type, broken) if made is None else of_input(x.type, made.found[which])
         for which, (key, x) in enumerate(zip(posed.keys, posed.xs, strict=True))
     }
     own = _places(gates)
-    way = found[0][-1].order.numeric.operations if found else []
+    way, notes = ([], []) if made is None else (made.operations, made.notes)
     rules = _lines(_computed(way), lambda op: "" if _place_of(op) in own else _gate(op))
     wrong: list[Held] = []
     differs = any(not result.passed and np.isfinite(result.error) for result in results.values())
@@ -245,118 +168,6 @@ def _not_finite(posed: Posed) -> str:
         if not np.all(np.isfinite(np.asarray(value).astype(complex))):
             return f"{name} has NaN or infinite elements; sg.trace_nan finds the operation that makes them"
     return ""
-
-
-def _broken(x: Output, why: str) -> Checked:
-    return Checked(repr(x.type), False, float("inf"), float("nan"), None, "central", (), why)
-
-
-def _of_input(x: Output, comparisons: Sequence[Comparison]) -> Checked:
-    """The findings of all orders and modes for one input, combined."""
-    pairs = [(one, rows) for one in comparisons for rows in one.rows]
-    methods = {direction.method for one in comparisons for direction in one.directions}
-    directional = any(not one.by_number for one in comparisons)
-    method = "directional" if directional else "complex step" if methods == {"complex step"} else "central"
-    kinks = {(k.index, k.order, k.jump): k for one, rows in pairs for k in _kinks(x, one, rows)}
-    ranked = [(_rank(one, rows, at), one, rows, at) for one, rows in pairs for at in _worst(one, rows)]
-    if not ranked:
-        return Checked(repr(x.type), True, 0.0, float("nan"), None, method)
-    _, one, rows, at = max(ranked, key=lambda item: item[0])
-    worst = Worst(
-        _place(x, one.directions[at[0]].place),
-        float(rows.generated[at]),
-        float(rows.numeric[at]),
-        float(rows.allowed[at]),
-        one.order.number,
-        rows.mode,
-    )
-    passed = all(comparison.passed for comparison in comparisons)
-    return Checked(
-        repr(x.type),
-        passed,
-        max(_error(rows) for _, rows in pairs),
-        float(np.fmin.reduce(one.directions[at[0]].slope.step, initial=np.inf)),
-        worst,
-        method,
-        tuple(kinks.values()),
-        "" if passed else _reason(rows, at),
-    )
-
-
-def _error(rows: Rows) -> float:
-    """The largest difference relative to the largest derivative; at kinks from the one-sided ones."""
-    if np.any(np.isnan(rows.generated) & (rows.excess > 1.0)):
-        return float("inf")
-    apart = distance(rows.generated, rows.numeric, rows.low, rows.high, rows.kind)
-    greatest = float(np.fmax.reduce(apart, None, initial=0.0))
-    return greatest / rows.scale if 0.0 < greatest < np.inf else greatest
-
-
-def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
-    """The rank of a row: first what differs, at a known element, of a low order, in the sum of results."""
-    excess = float(rows.excess[at])
-    known = one.directions[at[0]].place is not None
-    plain = rows.mode == "reverse" and at[1] == 0
-    return (True, known, -one.order.number, plain, excess) if excess > 1.0 else (False, excess)
-
-
-def _worst(one: Comparison, rows: Rows) -> list[tuple[int, int]]:
-    """The worst positions: of all, of single elements, and of these in the sum of results."""
-    excess = rows.excess
-    if not excess.size:
-        return []
-    alone = np.array([[direction.place is not None] for direction in one.directions])
-    first = np.arange(excess.shape[1]) == 0
-    found = []
-    for chosen in (excess, np.where(alone, excess, -1.0), np.where(alone & first, excess, -1.0)):
-        i, j = np.unravel_index(np.argmax(chosen), chosen.shape)
-        found.append((int(i), int(j)))
-    return found
-
-
-def _reason(rows: Rows, at: tuple[int, int]) -> str:
-    if not np.isfinite(rows.generated[at]):
-        return "the generated gradient is NaN or infinite; sg.trace_nan finds the operation that makes it so"
-    if not np.isfinite(rows.error[at]):
-        return "no differences exist there: the function is not defined around the point, or not finite"
-    if rows.unsettled[at]:
-        return f"differences do not settle: their error is some {rows.error[at]:.1e}"
-    if rows.kind[at] == SMOOTH:
-        return ""
-    what = "leaps" if rows.kind[at] == JUMP else "has a kink"
-    return (
-        f"the function {what} there; the generated gradient must lie between the one-sided derivatives, "
-        f"{rows.low[at]:.6g} and {rows.high[at]:.6g}"
-    )
-
-
-def _kinks(x: Output, one: Comparison, rows: Rows) -> list[Kink]:
-    found = []
-    for i in range(len(rows.kind) if rows.kind.size else 0):
-        steep = np.isinf(rows.low[i]) | np.isinf(rows.high[i])
-        with np.errstate(invalid="ignore"):
-            gap = np.where(steep, np.inf, np.where(rows.kind[i] == SMOOTH, 0.0, rows.high[i] - rows.low[i]))
-        leap = np.nonzero(rows.kind[i] == JUMP)[0]
-        j = int(leap[0]) if leap.size else int(np.argmax(gap))
-        if leap.size or gap[j] > rows.allowed[i, j]:
-            found.append(
-                Kink(
-                    _place(x, one.directions[i].place),
-                    float(rows.generated[i, j]),
-                    float(rows.low[i, j]),
-                    float(rows.high[i, j]),
-                    bool(rows.kind[i, j] == JUMP),
-                    one.order.number,
-                )
-            )
-    return found
-
-
-def _place(x: Output, place: int | None) -> tuple[int, ...] | None:
-    if place is None:
-        return None
-    index = np.unravel_index(place // (2 if x.dtype.is_complex else 1), x.shape) if x.shape else ()
-    return tuple(int(i) for i in index)
 
 
 # ------------------------------------------------------------------------------------------------- gates

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
+from stopgrad.base.types import TensorType
 from stopgrad.flow.checking.differences import KINK, SMOOTH, Slope
-from stopgrad.flow.checking.frozen import Posed
-from stopgrad.flow.checking.numeric import ROUNDINGS, Numeric, Settings, flat, size_of, unflat
-from stopgrad.graph.build import emit
-from stopgrad.graph.graph import Output
-from stopgrad.graph.interpreter import computation
+from stopgrad.flow.checking.numeric import ROUNDINGS, Settings, flat, size_of
 from stopgrad.graph.operands import NumpyArray
-from stopgrad.ops.structural.sources import Placeholder
-from stopgrad.rewrite import prepare
-from stopgrad.transforms.gradients.forward import push_forward
-from stopgrad.transforms.gradients.reverse import gradients
-
-ELEMENTWISE = 64
-"""The most real numbers of an input that is compared number by number; larger ones in directions."""
 
 UNITS = 16
 """The most results that are also differentiated one by one."""
@@ -53,70 +44,48 @@ UNSETTLED = 0.02
 """The error of differences, relative to the gradient, above which they prove nothing."""
 
 
-# ---------------------------------------------------------------------------------------------- generated
-
-
-class Generated:
-    """The generated derivatives of ys, in reverse and forward mode, as functions of vectors."""
-
-    def __init__(self, posed: Posed, ys: Sequence[Output], modes: Sequence[str]) -> None:
-        self.posed, self.ys = posed, list(ys)
-        self._feeds = dict(posed.feeds)
-        self._xs = posed.xs
-        graph = posed.graph
-        with graph.as_default():
-            self.cotangents = [
-                emit(Placeholder, (), (y.dtype, y.shape, ()), "", graph).outputs[0] for y in ys
-            ]
-            self.gradients: list[Output | None] = gradients(self.ys, self._xs, self.cotangents)
-            self._pull = self._compiled(self.gradients, self.cotangents)
-            if "forward" in modes:
-                tangents = [
-                    emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0] for x in self._xs
-                ]
-                self._push = self._compiled(push_forward(self.ys, self._xs, tangents), tangents)
-
-    def _compiled(
-        self, outputs: Sequence[Output | None], inputs: Sequence[Output]
-    ) -> Callable[[Sequence[NumpyArray]], list[NumpyArray | None]]:
-        there = [y for y in outputs if y is not None]
-        made = prepare(there, [*self._feeds, *inputs])
-        run = computation(made.inputs, made.outputs)
-
-        def compute(values: Sequence[NumpyArray]) -> list[NumpyArray | None]:
-            results = iter(run([*self._feeds.values(), *values]))
-            return [None if y is None else np.asarray(next(results)) for y in outputs]
-
-        return compute
-
-    def fed(self, cotangent: NumpyArray) -> dict[Output, NumpyArray]:
-        """The feeds for a weighting of the results."""
-        return dict(zip(self.cotangents, unflat(cotangent, self.ys), strict=True))
-
-    def pulled(self, cotangent: NumpyArray) -> list[NumpyArray]:
-        """The gradient at each x, as a vector; zeros if none arrives."""
-        made = self._pull(unflat(cotangent, self.ys))
-        return [
-            np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self.posed.xs, made, strict=True)
-        ]
-
-    def pushed(self, which: int, direction: NumpyArray) -> NumpyArray:
-        """The change of ys when one x moves."""
-        tangents = [
-            unflat(direction, [x])[0] if i == which else np.zeros(x.shape, x.dtype.numpy)
-            for i, x in enumerate(self.posed.xs)
-        ]
-        made = self._push(tangents)
-        still = [np.zeros(y.shape, y.dtype.numpy) for y in self.ys]
-        return flat([y if t is None else t for y, t in zip(still, made, strict=True)])
-
-
 # ------------------------------------------------------------------------------------------------ compared
 
 
 def factors(generator: np.random.Generator, count: int) -> NumpyArray:
     """Random numbers with absolute values between 0.5 and 1.5 and either sign, exact in every dtype."""
     return generator.integers(4, 13, count) / 8.0 * generator.choice((-1.0, 1.0), count)
+
+
+class Numeric(Protocol):
+    """A function of vectors, and its slopes by differences.
+
+    Attributes:
+        here: its values at the base point.
+        terms: the size of the terms that add up to these.
+        is_double: whether they are computed in double precision.
+    """
+
+    here: NumpyArray
+    terms: NumpyArray
+    is_double: bool
+
+    def point(self, which: int) -> NumpyArray:
+        """One x at the base point, as a vector."""
+
+    def along(self, which: int, direction: NumpyArray, size: float) -> Slope:
+        """The slopes as one x moves in a direction, by differences with steps relative to *size*."""
+
+    def moved(self, which: int, change: NumpyArray) -> NumpyArray:
+        """The values where one x is changed by a vector."""
+
+    def by_complex_step(self, which: int, direction: NumpyArray, size: float) -> Slope | None:
+        """The slopes by a step along the imaginary axis; None if that is not possible."""
+
+
+class Generated(Protocol):
+    """The derivatives that are judged, as functions of vectors."""
+
+    def pulled(self, cotangent: NumpyArray) -> list[NumpyArray]:
+        """The gradient at each x, as a vector; zeros if none arrives."""
+
+    def pushed(self, which: int, direction: NumpyArray) -> NumpyArray:
+        """The change of ys when one x moves."""
 
 
 @dataclass
@@ -204,9 +173,13 @@ def _sizes(weights: NumpyArray | None, values: NumpyArray) -> NumpyArray:
 class Order:
     """The derivatives of one order, generated and numeric.
 
-    Attributes:
+    Args:
         number: the order.
-        generated, numeric: the two kinds of derivatives.
+        xs, ys: the types of what moves, and of the function's results.
+        settings: the user's settings.
+        numeric, generated: the two kinds of derivatives.
+
+    Attributes:
         cotangents: the weightings of results with which they are compared; the first has ones.
         outcomes: those in forward mode; None to compare each result by itself.
         pulled: the gradients, by weighting and x.
@@ -215,14 +188,14 @@ class Order:
     def __init__(
         self,
         number: int,
-        posed: Posed,
-        ys: Sequence[Output],
+        xs: Sequence[TensorType],
+        ys: Sequence[TensorType],
         settings: Settings,
-        terms: NumpyArray | float = 0.0,
+        numeric: Numeric,
+        generated: Generated,
     ) -> None:
-        self.number, self.posed, self.settings = number, posed, settings
-        self.numeric = Numeric(posed, ys, settings, terms)
-        self.generated = Generated(posed, ys, settings.modes)
+        self.number, self.xs, self.settings = number, xs, settings
+        self.numeric, self.generated = numeric, generated
         self.generator = np.random.default_rng([settings.seed, number])
         count = sum(size_of(y) for y in ys)
         rows = [_ones(ys), factors(self.generator, count), factors(self.generator, count)]
@@ -230,13 +203,30 @@ class Order:
             rows += list(np.diag(factors(self.generator, count)))
         self.cotangents = np.array(rows)
         self.outcomes = None if count <= COLUMNS else self.cotangents
-        self.pulled = (
-            [self.generated.pulled(c) for c in self.cotangents] if "reverse" in settings.modes else []
-        )
+        self.pulled = [generated.pulled(c) for c in self.cotangents] if "reverse" in settings.modes else []
+
+    @property
+    def weights(self) -> NumpyArray:
+        """The weighting of results whose gradients are differentiated for the next order."""
+        found: NumpyArray = self.cotangents[0 if len(self.cotangents[0]) == 1 else 1]
+        return found
+
+    def terms(self, weights: NumpyArray, arrives: Sequence[bool]) -> NumpyArray:
+        """The size of the terms that add up to each derivative that arrives.
+
+        A small derivative may be the difference of large terms, as in a saturated softmax.
+        """
+        value = float(np.abs(weights) @ np.abs(self.numeric.here))
+        sizes = [
+            np.full(size_of(x), value / _at_least_one(self.numeric.point(i)))
+            for i, (x, is_there) in enumerate(zip(self.xs, arrives, strict=True))
+            if is_there
+        ]
+        return np.concatenate(sizes)
 
 
-def _ones(ys: Sequence[Output]) -> NumpyArray:
-    return flat([np.ones(y.shape, y.dtype.numpy) for y in ys])
+def _ones(ys: Sequence[TensorType]) -> NumpyArray:
+    return flat([np.ones(y.shape, y.dtype.numpy) for y in ys])  # type: ignore[arg-type]
 
 
 class Comparison:
@@ -250,7 +240,7 @@ class Comparison:
     def __init__(self, order: Order, which: int) -> None:
         self.order, self.which, self.settings = order, which, order.settings
         self._numeric = order.numeric
-        self._size = size_of(order.posed.xs[which])
+        self._size = size_of(order.xs[which])
         self._point = order.numeric.point(which)
         self._scale = _power_of_two(float(np.max(np.abs(self._point), initial=0.0)) or 1.0)
         self.directions = [self._measured(v, place) for v, place in self._chosen()] if self._size else []
@@ -275,7 +265,7 @@ class Comparison:
     @property
     def by_number(self) -> bool:
         """Whether each number of x is moved by itself."""
-        return self.settings.directions is None and self._size <= ELEMENTWISE
+        return self.settings.directions is None and self._size <= self.settings.elementwise
 
     def _chosen(self) -> list[tuple[NumpyArray, int | None]]:
         generator = self.order.generator
@@ -379,7 +369,11 @@ class Comparison:
         apart = distance(generated, value, low, high, kind)
         excess = np.where(apart == 0.0, 0.0, apart / (allowed + np.where(doubt <= limit, doubt, 0.0)))
         unsettled = ~(doubt <= limit) & ((apart != 0.0) | (kind != SMOOTH))
-        excess = np.where(unsettled, np.fmax(excess, 2.0), excess)
+        if settings.only_proven and not self._numeric.is_double:
+            excess = np.where(unsettled & np.isfinite(doubt), apart / (allowed + doubt), excess)
+            excess = np.where(unsettled & ~np.isfinite(doubt), np.fmax(excess, 2.0), excess)
+        else:
+            excess = np.where(unsettled, np.fmax(excess, 2.0), excess)
         excess = np.where(np.isnan(generated), np.inf, excess)
         # If all derivatives are rounding errors of zeros, they are not compared with each other.
         zeros = float(np.max(rounding, initial=0.0)) / max(settings.rtol, 1e-12)
@@ -531,35 +525,6 @@ def _at_least_one(point: NumpyArray) -> float:
     return max(1.0, float(np.max(np.abs(point), initial=0.0)))
 
 
-def _terms(order: Order, weights: NumpyArray) -> NumpyArray:
-    """The size of the terms that add up to each derivative.
-
-    A small derivative may be the difference of large terms, as in a saturated softmax.
-    """
-    value = float(np.abs(weights) @ np.abs(order.numeric.here))
-    return np.concatenate(
-        [
-            np.full(size_of(x), value / _at_least_one(order.numeric.point(i)))
-            for i, (x, g) in enumerate(zip(order.posed.xs, order.generated.gradients, strict=True))
-            if g is not None
-        ]
-    )
-
-
 def _power_of_two(size: float) -> float:
     """The power of two nearest to a size, so that steps are exact."""
     return float(2.0 ** np.round(np.log2(size))) if np.isfinite(size) else 1.0
-
-
-def compared(posed: Posed, settings: Settings, last: int) -> tuple[list[list[Comparison]], list[str]]:
-    """For each x the comparisons of all orders up to the last; and notes for the reader."""
-    first = Order(1, posed, posed.ys, settings)
-    orders = [first]
-    ys = [g for g in first.generated.gradients if g is not None]
-    if last == 2 and ys:
-        # Derivatives of the first derivatives, for a single weighting of the results.
-        weights = first.cotangents[0 if len(first.cotangents[0]) == 1 else 1]
-        posed.feeds.update(first.generated.fed(weights))
-        orders.append(Order(2, posed, ys, settings, _terms(first, weights)))
-    found = [[Comparison(order, which) for order in orders] for which in range(len(posed.xs))]
-    return found, list(dict.fromkeys(note for order in orders for note in order.numeric.notes))

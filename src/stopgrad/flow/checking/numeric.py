@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stopgrad.base.errors import StopgradError
+from stopgrad.base.types import TensorType
 from stopgrad.flow.checking.differences import Slope, Steps, complex_slope, slope_at
 from stopgrad.flow.checking.frozen import COMPLEX, WIDE, Frozen, Holding, Posed, draws, evaluate, moving
 from stopgrad.graph.body import walk
@@ -22,9 +23,18 @@ A decomposition of a matrix leaves about so many; if that is more than the toler
 """
 
 
+ELEMENTWISE = 64
+"""The most real numbers of an input that is compared number by number; larger ones in directions."""
+
+
 @dataclass(frozen=True)
 class Settings:
-    """The user's settings; see :func:`stopgrad.check_gradients`."""
+    """The user's settings, see :func:`stopgrad.check_gradients`, and two of the world's.
+
+    Attributes:
+        elementwise: the most numbers of an input that are moved one by one.
+        only_proven: whether a difference that is less than the error of single-precision differences passes.
+    """
 
     modes: tuple[str, ...]
     holding: Holding | None
@@ -33,6 +43,8 @@ class Settings:
     directions: int | None
     seed: int
     epsilon: float
+    elementwise: int = ELEMENTWISE
+    only_proven: bool = False
 
 
 # ------------------------------------------------------------------------------------------------ vectors
@@ -49,7 +61,7 @@ def flat(arrays: Sequence[NumpyArray]) -> NumpyArray:
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def unflat(vector: NumpyArray, like: Sequence[Output]) -> list[NumpyArray]:
+def unflat(vector: NumpyArray, like: Sequence[Output | TensorType]) -> list[NumpyArray]:
     """Arrays of the types of some outputs, from a vector of real numbers."""
     found, start = [], 0
     for x in like:
@@ -61,15 +73,15 @@ def unflat(vector: NumpyArray, like: Sequence[Output]) -> list[NumpyArray]:
     return found
 
 
-def size_of(x: Output) -> int:
-    """The number of real numbers in an output."""
+def size_of(x: Output | TensorType) -> int:
+    """The number of real numbers in an output, or in one of a type."""
     return math.prod(map(int, x.shape)) * (2 if x.dtype.is_complex else 1)  # Sizes of posed graphs are known.
 
 
 # ------------------------------------------------------------------------------------------------- slopes
 
 
-class Numeric:
+class OfFrozen:
     """Slopes of the frozen function of ys at the posed point.
 
     Attributes:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from stopgrad.base.errors import StopgradError
-from stopgrad.flow.checking.compared import compared
 from stopgrad.flow.checking.frozen import Posed, evaluate, moving
+from stopgrad.flow.checking.generated import compared
 from stopgrad.flow.checking.numeric import Settings
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph, Operation
@@ -76,7 +76,7 @@ def _alone(op: Operation, arrays: Sequence[NumpyArray], moves: Sequence[bool]) -
 def _differs(posed: Posed, settings: Settings, last: int) -> bool:
     """Whether the generated derivatives differ from differences."""
     try:
-        found, _ = compared(posed, replace(settings, directions=None), last)
+        found = compared(posed, replace(settings, directions=None), last).found
     except StopgradError:
         return False  # Its derivatives cannot be computed.
     return any(comparison.contradicted for comparisons in found for comparison in comparisons)

@@ -14,6 +14,8 @@ except ImportError as error:
     raise ImportError("stopgrad.jax needs JAX: pip install 'stopgrad[jax]'") from error
 
 from stopgrad.interop.jax.callable import callable
+from stopgrad.interop.jax.checking.ablating import ablate as ablate
+from stopgrad.interop.jax.checking.differences import check_gradients as check_gradients
 from stopgrad.interop.jax.loading import (
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
@@ -23,4 +25,14 @@ from stopgrad.interop.jax.loading import (
 from stopgrad.interop.jax.monitoring import monitor as monitor
 from stopgrad.interop.jax.nans import trace_nan as trace_nan
 
-__all__ = ["assert_blocked", "assert_flows", "callable", "explain", "load", "monitor", "trace_nan"]
+__all__ = [
+    "ablate",
+    "assert_blocked",
+    "assert_flows",
+    "callable",
+    "check_gradients",
+    "explain",
+    "load",
+    "monitor",
+    "trace_nan",
+]

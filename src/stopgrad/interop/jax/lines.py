@@ -97,3 +97,12 @@ def is_idiom(eqn: jex.JaxprEqn) -> bool:
 def is_inside(eqn: jex.JaxprEqn) -> bool:
     """Whether a comparison is written in one of JAX's own differentiable functions, such as ``nn.elu``."""
     return _written_in(eqn, "").startswith(_SMOOTH)
+
+
+def is_ruled_by_jax(eqn: jex.JaxprEqn) -> bool:
+    """Whether the function of an equation with a rule of its own is JAX's, as ``nn.relu`` is."""
+    for value in eqn.params.values():
+        told = getattr(getattr(value, "jaxpr", value), "debug_info", None)
+        if _JAX in str(getattr(told, "func_src_info", "")):
+            return True
+    return False

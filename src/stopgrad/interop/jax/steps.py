@@ -189,7 +189,7 @@ def refused(jaxpr: jex.Jaxpr, around: RawLocation | None) -> list[str]:
             why = REFUSED.get(eqn.primitive.name)
             if why is not None:
                 told.append(f"{eqn.primitive.name}{'' if here is None else f' at {decode(here)!r}'}: {why}")
-            stack += [(one, here) for one in _inside(eqn.params)]
+            stack += [(one, here) for one in inner_jaxprs(eqn.params)]
     return told
 
 
@@ -199,15 +199,23 @@ def primitives_in(jaxpr: jex.Jaxpr) -> set[jex.Primitive]:
     while stack:
         for eqn in stack.pop().eqns:
             found.add(eqn.primitive)
-            stack += _inside(eqn.params)
+            stack += inner_jaxprs(eqn.params)
     return found
 
 
-def _inside(params: Mapping[str, Any]) -> list[Any]:
+def inner_jaxprs(params: Mapping[str, Any]) -> list[Any]:
     """The jaxprs that an equation holds."""
     parts = [one for value in params.values() for one in (value if isinstance(value, tuple) else (value,))]
     found = [getattr(one, "jaxpr", one) for one in parts]
     return [one for one in found if hasattr(one, "eqns")]
+
+
+def operands_of_scan(params: Mapping[str, Any]) -> tuple[int, int]:
+    """How many operands of a scan are constant, and how many are carried; the others are sequences."""
+    if "num_consts" in params:  # Of JAX before 0.11.
+        return params["num_consts"], params["num_carry"]
+    constant, carried, _ = params["ft_in"].unpack()
+    return len(constant), len(carried)
 
 
 def needed(jaxpr: jex.Jaxpr) -> list[Any]:

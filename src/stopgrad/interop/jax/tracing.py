@@ -48,6 +48,8 @@ class Program:
         out_paths: the path of each result that is an array.
         rebuild: turns the values of these results into what the function returns.
         variables: those of Keras that are traced, too: after the leaves of the arguments.
+        function: the user's function, of the values of what is traced alone; it returns those results that
+            are arrays.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Program:
     out_paths: list[str]
     rebuild: Callable[[Sequence[Any]], Any]
     variables: Sequence[Any] = ()
+    function: Callable[..., list[Any]] = lambda *_: []
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The values of the traced leaves in the arguments of a call."""
@@ -148,11 +151,13 @@ def program_of(
     kwargs: dict[str, Any],
     within: bool = False,
     weights: bool = False,
+    only: Callable[[int | None, Any], bool] | None = None,
 ) -> Program:
     """Trace a function with JAX on arguments like these; *what* names the caller in errors.
 
     With *within*, it may use values of a trace around this call: they become constants of zero. With
-    *weights*, the variables of Keras that it uses, and those of the models that it has, are inputs, too.
+    *weights*, the variables of Keras that it uses, and those of the models that it has, are inputs, too. With
+    *only*, a predicate of an argument's position and a leaf of it, other leaves keep their values.
 
     Raises:
         ArgumentError: JAX cannot trace it.
@@ -162,13 +167,16 @@ def program_of(
     names = argument_names(f, len(args))
     located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
     leaves = [leaf for _, leaf in located]
-    traced = [i for i, leaf in enumerate(leaves) if is_traced(leaf)]
-    left = {i: leaf for i, leaf in enumerate(leaves) if not is_traced(leaf)}
+    traced = [
+        i
+        for i, (path, leaf) in enumerate(located)
+        if is_traced(leaf) and (only is None or only(_position(path), leaf))
+    ]
+    left = {i: leaf for i, leaf in enumerate(leaves) if i not in set(traced)}
     paths, positions = [], []
     for i in traced:
-        by_keyword, which, *_ = located[i][0]
         paths.append(leaves[i].path if keras.is_variable(leaves[i]) else _path(names, located[i][0]))
-        positions.append(None if by_keyword.idx else int(which.idx))
+        positions.append(_position(located[i][0]))
     returned: dict[str, Any] = {}
 
     def flat(*values: jax.Array) -> list[Any]:
@@ -184,7 +192,9 @@ def program_of(
         return [y for _, y in found if is_traced(y)]
 
     given = [_value(leaves[i]) for i in traced]
-    closed, variables = _with_variables(what, f, flat, given, within, (args, kwargs) if weights else None)
+    closed, function, variables = _with_variables(
+        what, f, flat, given, within, (args, kwargs) if weights else None
+    )
     paths += [v.path for v in variables]
     positions += _owners(variables, args)
     spec, fixed = returned["spec"], returned["fixed"]
@@ -207,7 +217,14 @@ def program_of(
         out_paths=_unique([path_of("", returned["paths"][i]) or "result" for i in arrays]),
         rebuild=rebuild,
         variables=variables,
+        function=function,
     )
+
+
+def _position(path: Sequence[Any]) -> int | None:
+    """The position of the argument that a leaf of ``(args, kwargs)`` is in; None for one by keyword."""
+    by_keyword, which, *_ = path
+    return None if by_keyword.idx else int(which.idx)
 
 
 def _value(x: object) -> Any:
@@ -217,14 +234,14 @@ def _value(x: object) -> Any:
 
 def _with_variables(
     what: str, f: Callable[..., Any], flat: Callable[..., Any], given: list[Any], within: bool, around: object
-) -> tuple[Any, list[Any]]:
-    """The jaxpr of a function, with the variables of Keras as further inputs; and these.
+) -> tuple[Any, Callable[..., list[Any]], list[Any]]:
+    """The jaxpr of a function, with the variables of Keras as further inputs; the function; and these.
 
     They are those that it reads when it is traced, however it comes by them, and all of the models that are
     found in its arguments (*around*), its closure and the global variables it names; without *around*, none.
     """
     if around is None or keras.loaded("jax") is None:
-        return _traced(what, f, flat, given, within), []
+        return _traced(what, f, flat, given, within), flat, []
     read = keras.Read()
     with (
         _afresh(),
@@ -235,7 +252,7 @@ def _with_variables(
     found = {id(v): v for v in (*[v for model in models for v in model.variables], *read.variables.values())}
     variables = list(found.values())
     if not variables:
-        return closed, []
+        return closed, flat, []
     count = len(given)
 
     def with_values(*values: jax.Array) -> list[Any]:
@@ -243,7 +260,8 @@ def _with_variables(
             return list(flat(*values[:count]))
 
     with _afresh():
-        return _traced(what, f, with_values, [*given, *map(_value, variables)], within), variables
+        closed = _traced(what, f, with_values, [*given, *map(_value, variables)], within)
+    return closed, with_values, variables
 
 
 def _afresh() -> Any:

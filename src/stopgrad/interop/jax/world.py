@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stopgrad.flow.flow import Flow
+from stopgrad.interop.jax.checking.ablating import ablate as ablate
+from stopgrad.interop.jax.checking.differences import check_gradients as check_gradients
 from stopgrad.interop.jax.loading import explain
 from stopgrad.interop.jax.nans import trace_nan as trace_nan
 

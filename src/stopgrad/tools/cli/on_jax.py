@@ -35,23 +35,12 @@ class OnJax:
         return Answer(asked(question, call, lambda: sgj.explain(*call.args, **call.options)))
 
     def call(self, question: Question, command: str) -> Call:
-        """The function itself for ``trace-nan``; for other commands a graph of ours loaded from it."""
-        if command == "trace-nan":
-            return _live(question, command)
-        _, sgj = _modules(f"{command} of a JAX function")
+        """The function itself, with arrays of JAX as arguments."""
+        jax, _ = _modules(f"{command} of a JAX function")
         f, found, options = _traced(question)
-        values, data = with_data(question.program, found, question.wanted.seed or 0)
-        model = asked(question, Call((f, *values), {}), lambda: sgj.load(f, *values))
-        return Call((_with_names(model, f), *values), options, data)
-
-
-def _live(question: Question, command: str) -> Call:
-    """The function itself, with arrays of JAX as arguments."""
-    jax, _ = _modules(f"{command} of a JAX function")
-    f, found, options = _traced(question)
-    arrays, data = with_data(question.program, found, question.wanted.seed or 0)
-    values = [map_leaves(lambda x: jax.numpy.asarray(x) if is_tensor(x) else x, one) for one in arrays]
-    return Call((f, *values), options, data)
+        arrays, data = with_data(question.program, found, question.wanted.seed or 0)
+        values = [map_leaves(lambda x: jax.numpy.asarray(x) if is_tensor(x) else x, one) for one in arrays]
+        return Call((f, *values), options, data)
 
 
 def _modules(purpose: str) -> tuple[Any, Any]:

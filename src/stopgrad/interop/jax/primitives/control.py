@@ -28,6 +28,7 @@ from stopgrad.interop.jax.steps import (
     NotOurs,
     Step,
     const,
+    operands_of_scan,
     primitives_in,
     rule,
     run,
@@ -96,7 +97,7 @@ def _branch(step: Step, closed: jex.ClosedJaxpr) -> Callable[..., Any]:
 
 @rule("scan", keys=True)
 def _scan(step: Step, *inputs: Output) -> Any:
-    closed, (consts, carries) = step["jaxpr"], _operands_of_scan(step)
+    closed, (consts, carries) = step["jaxpr"], operands_of_scan(step.params)
     fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
 
     def body(carry: Sequence[sg.Output], parts: Sequence[sg.Output]) -> Any:
@@ -112,14 +113,6 @@ def _scan(step: Step, *inputs: Output) -> Any:
         unroll=_steps_at_once(step["unroll"], step["length"]),
     )
     return [*_listed(last), *_listed(ys)]
-
-
-def _operands_of_scan(step: Step) -> tuple[int, int]:
-    """How many operands of a scan are constant, and how many are carried; the others are sequences."""
-    if "num_consts" in step.params:  # Of JAX before 0.11.
-        return step["num_consts"], step["num_carry"]
-    constant, carried, _ = step["ft_in"].unpack()
-    return len(constant), len(carried)
 
 
 def _steps_at_once(unroll: int, length: int) -> int:
