@@ -17,9 +17,10 @@ from stopgrad.interop.jax.callable import callable
 from stopgrad.interop.jax.loading import (
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
+    assert_held as assert_held,
     explain as explain,
     load as load,
 )
 from stopgrad.interop.jax.monitoring import monitor as monitor
 
-__all__ = ["assert_blocked", "assert_flows", "callable", "explain", "load", "monitor"]
+__all__ = ["assert_blocked", "assert_flows", "assert_held", "callable", "explain", "load", "monitor"]
