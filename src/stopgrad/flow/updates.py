@@ -133,10 +133,13 @@ class Comparing:
     Args:
         before: the values, by name; NumPy arrays.
         gradients: the gradients that are handed on, by name; those of others are missing.
+        why: what is known of some, by name, for which the optimizer does nothing.
     """
 
-    def __init__(self, before: Mapping[str, Any], gradients: Mapping[str, Any]) -> None:
-        self._before = before
+    def __init__(
+        self, before: Mapping[str, Any], gradients: Mapping[str, Any], why: Mapping[str, str] | None = None
+    ) -> None:
+        self._before, self._why = before, why or {}
         self._sizes = {name: largest(g) for name, g in gradients.items()}
         self._moved: dict[str, tuple[float, int, float | None]] = {}
         self.steps = 0
@@ -144,7 +147,9 @@ class Comparing:
     @property
     def is_settled(self) -> bool:
         """Whether no further update is needed: all that are handed a gradient moved, or enough were done."""
-        waiting = [name for name, size in self._sizes.items() if size != 0 and name not in self._moved]
+        waiting = [
+            name for name, size in self._sizes.items() if size != 0 and name not in {*self._moved, *self._why}
+        ]
         return self.steps >= STEPS or (self.steps > 0 and not waiting)
 
     def take(self, after: Mapping[str, Any]) -> None:
@@ -156,7 +161,7 @@ class Comparing:
                 if change is not None:
                     self._moved[name] = (change, self.steps, _factor(self._before[name], value))
 
-    def found(self, raw: Iterable[str] = (), why: Mapping[str, str] | None = None) -> dict[str, Step]:
+    def found(self, raw: Iterable[str] = ()) -> dict[str, Step]:
         """What was compared, by name; without an update, only what was handed on."""
         untreated = set(raw)
         found = {}
@@ -171,7 +176,7 @@ class Comparing:
                 self.steps,
                 factor,
                 name in untreated,
-                (why or {}).get(name, ""),
+                self._why.get(name, ""),
             )
         return found
 
