@@ -13,6 +13,7 @@ from places import DOCS
 
 import stopgrad as sg
 from stopgrad.flow.magnitudes.troubles import KINDS
+from stopgrad.flow.updates import VERDICTS
 from stopgrad.graph.op import Status
 
 PAGE = (DOCS / "flow-report.md").read_text(encoding="utf-8")
@@ -29,6 +30,10 @@ MAGNITUDE = {
     **{"elements": int, "zeros": int, "nans": int, "infs": int},
 }
 END = {"key": str, "norm": (float, str)}
+UPDATE = {
+    **{"verdict": str, "handed": bool, "gradient": (float, str, None), "moved": (float, str, None)},
+    **{"at": int, "steps": int, "why": (str, None)},
+}
 SCHEMA: dict[str, Any] = {
     "format": str,
     "version": int,
@@ -36,12 +41,14 @@ SCHEMA: dict[str, Any] = {
         **{"tensors": int, "reached": int, "cuts": int, "idle": int, "frozen": int},
         "statuses": dict.fromkeys(map(str, Status), int),
         "magnitudes": ({"measured": int, "kinds": dict.fromkeys(KINDS, int)}, None),
+        "updates": (dict.fromkeys(VERDICTS, int), None),
     },
     "ys": [TENSOR],
     "xs": [
         {
             **{**TENSOR, "key": str, "status": str, "paths": (int, str), "cut_paths": (int, str)},
             **{"cuts": [int], "frozen": bool, "magnitude": (MAGNITUDE, None)},
+            "update": (UPDATE, None),
         },
     ],
     "cuts": [
@@ -165,7 +172,7 @@ def test_the_page_names_every_field() -> None:
             return set().union(*map(fields, schema))
         if not isinstance(schema, dict):
             return set()
-        own = schema.keys() - {*map(str, Status), *KINDS}
+        own = schema.keys() - {*map(str, Status), *KINDS, *VERDICTS}
         return own.union(*map(fields, schema.values()))
 
     assert named == fields(SCHEMA)

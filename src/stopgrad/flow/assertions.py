@@ -16,6 +16,7 @@ from stopgrad.flow.flow import Flow
 from stopgrad.flow.parts import Reach
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.stories import of_what, stories_of
+from stopgrad.flow.updates import told as told_of
 from stopgrad.flow.words import counted, listed, names, plain, some
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Graph, Operation, Output, describe, title
@@ -160,6 +161,21 @@ def blocked_or_raise(what: str, flow: Flow, keys: Sequence[Any], by: object = No
                 f"{what}: {_names(others, flow)} {verb} not cut by {gate.name}{gate.idle(flow)}\n\n"
                 + stories_of(flow[others])
             )
+
+
+def held_or_raise(what: str, flow: Flow, keys: Sequence[Any]) -> None:
+    """Raise if an update moves any of these keys of a report; *what* names the assertion.
+
+    Raises:
+        FlowError: some move.
+    """
+    moving = [key for key in keys if flow[key].moves]
+    if moving:
+        told = "\n".join([f"{plain(label(key))}: {told_of(flow[key].update)}" for key in moving[:SHOWN]])
+        raise FlowError(
+            f"{what}: an update moves {_names(moving, flow)}, and should not\n\n{told}\n\n"
+            f"{stories_of(flow[moving])}"
+        )
 
 
 def only_flows_or_raise(what: str, flow: Flow, keys: Sequence[Any], wanted: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ from stopgrad.flow.magnitudes.told import data_of, summary_data, trouble_data
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.json_form import integer, operation_of, place_of
+from stopgrad.flow.updates import data_of as update_data, summary_data as updates_data
 from stopgrad.graph.graph import Output
 from stopgrad.graph.op import Status
 
@@ -40,6 +41,7 @@ def _summary(report: Reaches, cuts: Sequence[Cut]) -> dict[str, Any]:
         "idle": sum(finding.kind == "idle" for finding in report.findings),
         "frozen": len([x for x in report.xs.values() if x in report.frozen]),
         "magnitudes": summary_data(report.troubles, report.magnitudes),
+        "updates": updates_data(report.updates),
     }
 
 
@@ -60,6 +62,7 @@ def _asked(
         "cuts": sorted([index[at] for at in reach.places]),
         "frozen": x in frozen,
         "magnitude": data_of(reach.magnitude),
+        "update": update_data(reach.update),
     }
 
 

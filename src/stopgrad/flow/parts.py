@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.updates import Update
 from stopgrad.graph.graph import Operation, describe
 from stopgrad.graph.op import Status
 
@@ -130,9 +131,11 @@ class Reach:
         cut_paths: the number of those that a cut ends.
         cuts: the cuts on them, in the order of their operations.
         magnitude: how large the gradient is that arrived; None where it was not measured, or none arrived.
+        update: what one update of the user's optimizer does to x; None where none is known.
     """
 
     magnitude: Magnitude | None = None
+    update: Update | None = None
 
     def __init__(
         self, status: Status | str, cuts: tuple[Cut, ...] = (), paths: int = 0, cut_paths: int = 0
@@ -160,6 +163,11 @@ class Reach:
     def arrives(self) -> bool:
         """Whether a gradient is generated."""
         return self.status in ARRIVES
+
+    @property
+    def moves(self) -> bool | None:
+        """Whether one update changes x; None where no optimizer is known."""
+        return None if self.update is None else self.update.moves
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Reach) and (self.status, self.cuts) == (other.status, other.cuts)

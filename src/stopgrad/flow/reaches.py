@@ -22,6 +22,7 @@ from stopgrad.flow.magnitudes.told import findings_of
 from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
+from stopgrad.flow.updates import Step, Update, problems_in, update_of
 from stopgrad.flow.walls import no_gradient_of
 from stopgrad.flow.ways import Ending, may_end_paths
 from stopgrad.flow.words import names, some
@@ -125,6 +126,20 @@ class Reaches(Mapping[Any, Reach]):
         """How large the gradients are that arrived, by the tensors' names, as far as that was measured."""
         found = {label(key): reach.magnitude for key, reach in self._found.items()}
         return {name: one for name, one in found.items() if one is not None}
+
+    @property
+    def updates(self) -> dict[str, Update]:
+        """What one update of the user's optimizer does, by the tensors' names, as far as that is known."""
+        found = {label(key): reach.update for key, reach in self._found.items()}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def with_steps(self, steps: Mapping[str, Step]) -> Self:
+        """The same, with what updates did to tensors, by their names."""
+        for key, reach in self._found.items():
+            step = steps.get(label(key))
+            if step is not None:
+                reach.update = update_of(step, reach.arrives)
+        return self._part(list(self._found))
 
     @property
     def status(self) -> str:
@@ -315,7 +330,16 @@ class Reaches(Mapping[Any, Reach]):
                 found.append(
                     Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)
                 )
+        found += self._about_updates()
         return (*found, *self.idle_lines, *findings_of(self.troubles, self.magnitudes), *self.noted)
+
+    def _about_updates(self) -> Iterator[Finding]:
+        """The tensors that an update moves although it should have nothing to move them by."""
+        by_name = {label(key): reach for key, reach in self._found.items()}
+        for kind, message, keys in problems_in(self.updates, lambda name: by_name[name].arrives):
+            cuts = [cut for name in keys if not by_name[name].arrives for cut in by_name[name].cuts]
+            operations = tuple(dict.fromkeys(op for cut in cuts for op in cut.operations))
+            yield Finding(kind, message, operations, keys)
 
     @cached_property
     def idle_lines(self) -> tuple[Finding, ...]:

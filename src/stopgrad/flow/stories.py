@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from stopgrad.base.source import in_library
+from stopgrad.flow import updates
 from stopgrad.flow.magnitudes import told as magnitudes
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, Story
 from stopgrad.flow.reaches import FROZEN, Reaches
@@ -40,6 +41,7 @@ def parts_of(report: Reaches, width: int) -> Iterator[Part]:
     yield from magnitudes.parts_of(
         report.troubles, report.magnitudes, report.xs, width, partial(source_of, report)
     )
+    yield from updates.parts_of(report.updates, report.xs, width)
     yield from told.idle()
     yield from told.noted()
 
@@ -74,13 +76,14 @@ def summary_of(report: Reaches) -> str:
     kinds = {x.dtype.name == "bool" for (_, x), _ in found if not x.type.differentiable}
     kind = "booleans" if kinds == {True} else "integers" if kinds == {False} else "integers and booleans"
     aside = [f"{number(len(found) - total)} of {kind}"] if len(found) > total else []
+    stepped = updates.in_short(report.updates)
     if total == 1:
         name, (status,) = plain(able[0][0][0]), statuses
         if status not in ARRIVES:
-            return f"No gradient{of} reaches {name}: {listed([status, *aside])}."
+            return f"No gradient{of} reaches {name}: {listed([status, *aside])}{_joined([stepped])}."
         rest = ["some of the paths are cut"] if partly else []
         measured = magnitudes.in_short(report.troubles, report.magnitudes.values(), True)
-        return f"A gradient{of} reaches {name}{_joined([listed([*rest, *aside]), measured])}."
+        return f"A gradient{of} reaches {name}{_joined([listed([*rest, *aside]), measured, stepped])}."
     if reached == total:
         count = "both" if total == 2 else f"all {number(total)}"
     else:
@@ -88,7 +91,7 @@ def summary_of(report: Reaches) -> str:
     rest = [f"{number(statuses[status])} {status}" for status in _ABSENT if statuses[status]] + aside
     some = f" ({'' if partly == reached else f'{number(partly)} '}partly)" if partly else ""
     measured = magnitudes.in_short(report.troubles, report.magnitudes.values(), False)
-    return f"Gradients{of} reach {count} tensors{some}{_joined([listed(rest), measured])}."
+    return f"Gradients{of} reach {count} tensors{some}{_joined([listed(rest), measured, stepped])}."
 
 
 def _joined(parts: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from stopgrad.base.source import Location
 from stopgrad.base.types import TensorType
+from stopgrad.flow import updates
 from stopgrad.flow.magnitudes.troubles import KINDS
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
@@ -228,7 +229,9 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
                 "label": plain(label),
                 "op": found.number[x.op],
                 "status": str(reach.status),
-                "paths": f"{FROZEN}, {report.requires}" if x in report.frozen else _paths(reach),
+                "paths": _joined(
+                    f"{FROZEN}, {report.requires}" if x in report.frozen else _paths(reach), reach
+                ),
                 "cuts": [index[report.place(cut)] for cut in reach.cuts[:SHOWN_CUTS]],
             }
             for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
@@ -269,6 +272,11 @@ def _shown(location: Location | None) -> Location | None:
 def _reason(cut: Cut) -> str:
     at = cut.location
     return cut.reason if at is None or at.cause is at else f"{cut.reason}, in {place(at)}"
+
+
+def _joined(told: str, reach: Reach) -> str:
+    """What is said of the paths to a tensor, and what an update does to it."""
+    return told if reach.update is None else f"{told}; {updates.told(reach.update)}"
 
 
 def _paths(reach: Reach) -> str:

@@ -19,6 +19,7 @@ from stopgrad.interop.jax.checking.differences import check_gradients as check_g
 from stopgrad.interop.jax.loading import (
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
+    assert_held as assert_held,
     explain as explain,
     load as load,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "ablate",
     "assert_blocked",
     "assert_flows",
+    "assert_held",
     "callable",
     "check_gradients",
     "explain",

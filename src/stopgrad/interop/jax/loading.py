@@ -16,7 +16,7 @@ from stopgrad.base.source import OURS, RawLocation, capture, kind_of
 from stopgrad.base.structure import flatten
 from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked
-from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise
+from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, held_or_raise
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.measuring import Measuring
@@ -42,6 +42,7 @@ from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the tabl
 from stopgrad.interop.jax.steps import refused, run
 from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, program_of
 from stopgrad.interop.jax.unused import unused
+from stopgrad.interop.jax.updating import Training, updated
 from stopgrad.interop.shared import keras
 
 
@@ -108,13 +109,21 @@ def explain(
     *args: Any,
     argnums: int | Sequence[int] | None = None,
     magnitudes: bool = False,
+    grad: Callable[..., Any] | None = None,
+    wrt: Any = None,
+    optimizer: Any = None,
     **kwargs: Any,
 ) -> Flow:
     """Whether gradients of what a JAX function returns arrive at its arguments, and if not, why not.
 
-    JAX traces the function, as for :func:`load`; without *magnitudes*, nothing is computed. The weights of
-    Keras models that the function uses, or has as arguments, in its closure or by names of global variables,
-    are asked about like arguments, by their paths in Keras; those that Keras does not train are not.
+    JAX traces the function, as for :func:`load`; without *magnitudes* and what follows it, nothing is
+    computed. With *grad*, *wrt* or *optimizer*, the gradient is taken as you take it, and an update is done
+    with it on copies: the report says for each parameter whether it *moves*, is *held*, *moves without a
+    gradient*, or is *hidden by the filter* of the gradient function.
+
+    The weights of Keras models that the function uses, or has as arguments, in its closure or by names of
+    global variables, are asked about like arguments, by their paths in Keras; those that Keras does not train
+    are not.
 
     Args:
         f: the function. A model of Keras with two arguments, x and y, stands for the loss that its ``fit``
@@ -124,6 +133,14 @@ def explain(
         magnitudes: whether to compute the gradient, and tell how large it is at each argument, and where it
             vanishes or explodes. The gradients at arguments are JAX's own; where they vanish on the way is
             measured in a graph of ours, if that arrives at the same gradients.
+        grad: what makes your gradient function of a loss: ``jax.grad``, ``eqx.filter_grad``,
+            ``nnx.value_and_grad``, ``functools.partial(jax.grad, has_aux=True)``. Of a function that returns
+            auxiliary results, its first result is asked about.
+        wrt: in place of *grad*, a filter of what is differentiated: one of nnx, such as ``nnx.Param``; a
+            function of a leaf; a tree of booleans like the argument.
+        optimizer: what updates the parameters: an optax transformation, whose state is then a new one; a pair
+            of one and its state; a ``TrainState`` of Flax; an optimizer of nnx; or a function of parameters
+            and gradients that returns new parameters. Nothing of yours is changed.
         kwargs: its keyword arguments, which are not asked about.
 
     Returns:
@@ -138,8 +155,18 @@ def explain(
         >>> import jax, stopgrad.jax as sgj
         >>> sgj.explain(lambda a, b: a * jax.lax.stop_gradient(b), 1.0, 2.0)["b"].status
         'stopped'
+        >>> import optax
+        >>> def loss(p):
+        ...     return (jax.lax.stop_gradient(p["encoder"]) * p["head"]).sum()
+        >>> p = {"encoder": jax.numpy.ones(3), "head": jax.numpy.ones(3)}
+        >>> flow = sgj.explain(loss, p, optimizer=optax.adamw(0.1, weight_decay=0.1))
+        >>> flow["p.encoder"].status, flow["p.encoder"].update.verdict
+        ('stopped', 'moves without a gradient')
     """
     told = flag(magnitudes, "jax.explain: magnitudes")
+    training = Training(grad, wrt, optimizer)
+    if training.is_given:
+        return _trained("jax.explain", f, args, kwargs, argnums, training, told)
     if keras.is_model(f) and len(args) == 2 and not kwargs and argnums is None:
         loss = keras.fit_loss("jax.explain", f)
         return _flow("jax.explain", loss, (f, *args), {}, 0, told)
@@ -201,6 +228,47 @@ def assert_blocked(
     """
     flow = _flow("jax.assert_blocked", f, args, kwargs, argnums)
     blocked_or_raise("jax.assert_blocked", flow, _keys("jax.assert_blocked", flow, to), by)
+
+
+@guarded("jax.assert_held")
+def assert_held(
+    f: Callable[..., Any],
+    *args: Any,
+    optimizer: Any,
+    to: str | Sequence[str] | None = None,
+    argnums: int | Sequence[int] | None = None,
+    grad: Callable[..., Any] | None = None,
+    wrt: Any = None,
+    **kwargs: Any,
+) -> None:
+    """Raise if an update of an optimizer moves any of these arguments.
+
+    A stop alone does not hold a parameter: weight decay and momentum move it without a gradient. So does a
+    mask: ``optax.masked`` passes on the gradients of what it leaves out.
+
+    Args:
+        f: the function.
+        args, argnums, kwargs: as for :func:`explain`.
+        optimizer, grad, wrt: what it is trained with, as for :func:`explain`. Nothing of yours is changed.
+        to: as for :func:`assert_flows`.
+
+    Raises:
+        FlowError: some move, by how much, and why, as far as it is known.
+        ArgumentError: optimizer, gradient function and arguments do not fit together.
+        GraphError: there is no such argument.
+
+    Examples:
+        >>> import jax, optax, stopgrad.jax as sgj
+        >>> def loss(p):
+        ...     return (p["encoder"] * p["head"]).sum()
+        >>> p = {"encoder": jax.numpy.ones(3), "head": jax.numpy.ones(3)}
+        >>> parts = {"encoder": "frozen", "head": "trained"}
+        >>> tx = optax.multi_transform({"frozen": optax.set_to_zero(), "trained": optax.adamw(0.1)}, parts)
+        >>> sgj.assert_held(loss, p, optimizer=tx, to="p.encoder")
+    """
+    training = Training(grad, wrt, optimizer)
+    flow = _trained("jax.assert_held", f, args, kwargs, argnums, training)
+    held_or_raise("jax.assert_held", flow, _keys("jax.assert_held", flow, to))
 
 
 # -------------------------------------------------------------------------------------------- building
@@ -314,6 +382,20 @@ def _flow(
         ours = Measuring(found.asked, list(found.inputs.values()), {})(found.fed(what, values))
         measured = Gradients(found.program.closed, found.positions)(ours, values)
     return without_gc(flow_of, found.asked, (), found.findings, measured)
+
+
+def _trained(
+    what: str,
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int] | None,
+    training: Training,
+    magnitudes: bool = False,
+) -> Flow:
+    """The report on what is trained, with what an update does to it."""
+    found = updated(what, f, args, kwargs, argnums, training)
+    return _flow(what, found.loss, args, kwargs, found.argnums, magnitudes).with_steps(found.steps)
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:

@@ -12,10 +12,12 @@ import numpy as np
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.magnitudes.repeated import Repeated
+from stopgrad.graph.arguments import parameters_of
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.jax.gradients import Gradients
 from stopgrad.interop.jax.loading import Question, question
+from stopgrad.interop.jax.updating import Training, updated
 from stopgrad.interop.shared import keras
 from stopgrad.train.monitoring.monitor import Monitor
 from stopgrad.train.monitoring.verdicts import verdicts_of
@@ -30,12 +32,17 @@ class JaxMonitor(Monitor):
     """
 
     def __init__(
-        self, f: Callable[..., Any], argnums: int | Sequence[int] | None, every: int, to: object
+        self,
+        f: Callable[..., Any],
+        argnums: int | Sequence[int] | None,
+        every: int,
+        to: object,
+        training: Training,
     ) -> None:
         super().__init__(every, to)
         if not callable(f):
             raise ArgumentError(f"jax.monitor: takes a function, not {shorten(f)}")
-        self._f, self._argnums = f, argnums
+        self._f, self._argnums, self._training = f, argnums, training
         self._model: Any = f if keras.is_model(f) else None
         self._trained: list[int] = []
         self._kinds: list[Any] = []
@@ -66,6 +73,10 @@ class JaxMonitor(Monitor):
         own = functools.partial(self._gradients, values=values)
         fed = asked.fed("jax.monitor", values)
         flow = self._asking(dict(zip(asked.inputs.values(), fed, strict=True)), own)
+        if self._training.is_given:
+            training = self._training._replace(optimizer=_present(self._training.optimizer))
+            found = updated("jax.monitor", self._f, args, kwargs, self._argnums, training)
+            flow = flow.with_steps(found.steps)
         self._take(verdicts_of(flow))
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Question, list[Any]]:
@@ -117,6 +128,12 @@ class JaxMonitor(Monitor):
         return keras.fit_callback(self, begin, run)
 
 
+def _present(optimizer: Any) -> Any:
+    """An optimizer as it is now: what a function without parameters returns."""
+    asked = callable(optimizer) and not hasattr(optimizer, "update") and not parameters_of(optimizer)
+    return optimizer() if asked else optimizer
+
+
 def _kind(value: Any) -> Any:
     """Shape and dtype of an argument."""
     return np.shape(value), jax.dtypes.result_type(value) if not hasattr(value, "dtype") else value.dtype
@@ -124,7 +141,14 @@ def _kind(value: Any) -> Any:
 
 @guarded("jax.monitor")
 def monitor(
-    f: Callable[..., Any], *, argnums: int | Sequence[int] | None = 0, every: int = 100, to: Any = None
+    f: Callable[..., Any],
+    *,
+    argnums: int | Sequence[int] | None = 0,
+    every: int = 100,
+    to: Any = None,
+    grad: Callable[..., Any] | None = None,
+    wrt: Any = None,
+    optimizer: Any = None,
 ) -> JaxMonitor:
     """Watch the gradients of a loss while it is trained, and tell when a verdict on them changes.
 
@@ -137,6 +161,9 @@ def monitor(
         to: where it reports to: None for the standard output, which is told changes alone; a path, for a file
             of JSON lines; a stream; an object with ``add_scalar``, as TensorBoard's ``SummaryWriter``; one
             with ``log``, as a run of Weights & Biases; or a list of these.
+        grad, wrt, optimizer: what you train with, as for :func:`stopgrad.jax.explain`: in each sampled step
+            an update is done on copies, and it is told if one moves a parameter at which no gradient arrives.
+            The optimizer may also be a function without parameters that returns it, with its present state.
 
     Returns:
         A function of the loss's arguments, which is called once in each step; for a Keras model, with a
@@ -156,4 +183,4 @@ def monitor(
         stopgrad: since step 2, the gradient of w is exactly 0: ...relu is dead: it is off wherever a gradient
         arrives
     """
-    return JaxMonitor(f, argnums, every, to)
+    return JaxMonitor(f, argnums, every, to, Training(grad, wrt, optimizer))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stopgrad.interop.tensorflow.asking import (
         assert_blocked as assert_blocked,
         assert_flows as assert_flows,
+        assert_held as assert_held,
         explain as explain,
     )
     from stopgrad.interop.tensorflow.differences import check_gradients as check_gradients
@@ -38,6 +39,7 @@ LIVE = {
     "Watch": "watching",
     "assert_blocked": "asking",
     "assert_flows": "asking",
+    "assert_held": "asking",
     "check_gradients": "differences",
     "explain": "asking",
     "monitor": "monitoring",

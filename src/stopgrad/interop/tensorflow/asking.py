@@ -10,13 +10,14 @@ import tensorflow as tf
 
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError, GraphError
-from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
+from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, held_or_raise, only_flows_or_raise
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
 from stopgrad.interop.shared import keras
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
+from stopgrad.interop.tensorflow.updating import steps_of
 from stopgrad.interop.tensorflow.watching import (
     RECORDERS,
     Asked,
@@ -25,6 +26,7 @@ from stopgrad.interop.tensorflow.watching import (
     asked_about,
     free_name,
     losses_in,
+    named_in,
 )
 
 __tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.
@@ -37,6 +39,7 @@ def explain(
     model: Asked | None = None,
     only: Names | None = None,
     magnitudes: bool = False,
+    optimizer: Any = None,
     **kwargs: Any,
 ) -> Flow:
     """Watch one call of a function under a tape: do gradients arrive, and which lines end them?
@@ -53,6 +56,9 @@ def explain(
             arguments.
         only: a pattern, or patterns, of the names that are asked about.
         magnitudes: whether to tell how large the gradients are.
+        optimizer: what updates the variables: an optimizer of Keras, or a compiled model. An update is done,
+            and what it changed is put back; the report says which variables it *moves*, and which *without a
+            gradient*.
 
     Returns:
         A :class:`stopgrad.flow.flow.Flow`, whose keys are names: paths of Keras' weights, names of variables,
@@ -81,7 +87,21 @@ def explain(
         with keras.scope():  # In which the model stays as it was.
             asked = network if model is None else model
             fit = functools.partial(loss, network)
-            return explain(fit, *args, model=asked, only=only, magnitudes=magnitudes)
+            flow, arrived = _differentiated(fit, args, {}, asked, only, magnitudes)
+    else:
+        flow, arrived = _differentiated(f, args, kwargs, model, only, magnitudes)
+    return flow if optimizer is None else flow.with_steps(steps_of("explain", optimizer, arrived))
+
+
+def _differentiated(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    model: Asked | None,
+    only: Names | None,
+    magnitudes: bool,
+) -> tuple[Flow, dict[str, tuple[Any, Any]]]:
+    """The report on a call; and what was asked about, by name, with the gradient that the tape gives it."""
     given = arguments_of(f, args, kwargs)
     with Watch() as seen, tf.GradientTape() as tape:
         tape.watch(list(given.values()))
@@ -97,8 +117,11 @@ def explain(
     sources = {**variables_of(recorder), **given}
     recorder.measures = flag(magnitudes, "explain: magnitudes")
     with seen:
-        tape.gradient(losses, list(sources.values()))
-    return asked_about("explain", recorder, losses, xs, only)
+        made = tape.gradient(losses, list(sources.values()))
+    flow = asked_about("explain", recorder, losses, xs, only)
+    gradients = {id(x): g for x, g in zip(sources.values(), made, strict=True)}
+    asked = {name: x for name, x in named_in("explain", xs).items() if name in flow.xs}
+    return flow, {name: (x, gradients.get(id(getattr(x, "_value", x)))) for name, x in asked.items()}
 
 
 def variables_of(recorder: Recorder) -> dict[str, Any]:
@@ -125,6 +148,43 @@ def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
         elif isinstance(x, (list, tuple)):
             stack.extend(reversed([(f"{name}.{i}", part) for i, part in enumerate(x)]))
     return found
+
+
+@guarded("assert_held")
+def assert_held(
+    f: Callable[..., Any],
+    *args: Any,
+    optimizer: Any,
+    model: Asked | None = None,
+    only: Names | None = None,
+    **kwargs: Any,
+) -> None:
+    """Raise if an update of an optimizer moves any of some variables.
+
+    Args:
+        f, args, model, kwargs: as for :func:`explain`.
+        optimizer: what updates the variables; what an update changes is put back.
+        only: a pattern, or patterns, of the names that must be held; all that are asked about unless given.
+
+    Raises:
+        FlowError: some move, by how much, and why, as far as it is known.
+        ArgumentError: as for :func:`explain`; the optimizer is none of Keras.
+
+    Examples:
+        >>> import keras, tensorflow as tf
+        >>> import stopgrad.tensorflow as sgtf
+        >>> net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+        >>> net.layers[0].trainable = False
+        >>> def loss(x):
+        ...     return tf.reduce_sum(net(x))
+        >>> optimizer = keras.optimizers.AdamW(0.1)
+        >>> sgtf.assert_held(loss, tf.ones((3, 2)), model=net.layers[0], optimizer=optimizer)
+    """
+    flow = explain(f, *args, model=model, optimizer=optimizer, **kwargs)
+    keys = list(flow)
+    held_or_raise(
+        "assert_held", flow, keys if only is None else list(matching("assert_held: only", only, keys))
+    )
 
 
 @guarded("assert_flows")

@@ -254,17 +254,32 @@ def subjects_of(what: str, recorder: Recorder, xs: Asked) -> dict[str, Subject]:
         ArgumentError: it is something else.
     """
     found: dict[str, Subject] = {}
+    for name, x in named_in(what, xs).items():
+        if keras.is_variable(x):  # It is trainable or not whatever TensorFlow's variable in it is.
+            found[name] = Subject(recorder.variable(x._value), not x.trainable)
+        elif isinstance(x, tf.Tensor):
+            found[name] = Subject(recorder.place_in_record(x))
+        else:
+            found[name] = Subject(recorder.variable(x), not x.trainable)
+    return found
+
+
+def named_in(what: str, xs: Asked) -> dict[str, Any]:
+    """The variables and tensors asked about, by name.
+
+    Raises:
+        ArgumentError: there is something else.
+    """
+    found: dict[str, Any] = {}
     stack: list[tuple[str, Any]] = [("", xs)]
     while stack:
         prefix, x = stack.pop()
-        if keras.is_variable(x):  # It is trainable or not whatever TensorFlow's variable in it is.
-            subject = Subject(recorder.variable(x._value), not x.trainable)
-            found[free_name(found, prefix or x.path)] = subject
+        if keras.is_variable(x):
+            found[free_name(found, prefix or x.path)] = x
         elif isinstance(x, tf.Variable) or (hasattr(x, "handle") and hasattr(x, "trainable")):
-            subject = Subject(recorder.variable(x), not x.trainable)
-            found[free_name(found, prefix or name_of(x))] = subject
+            found[free_name(found, prefix or name_of(x))] = x
         elif isinstance(x, tf.Tensor):
-            found[prefix or free_name(found, "x")] = Subject(recorder.place_in_record(x))
+            found[prefix or free_name(found, "x")] = x
         else:
             below = _below(what, prefix, x)
             stack.extend(reversed(below))

@@ -10,7 +10,7 @@ try:
 except ImportError as error:
     raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from error
 
-from stopgrad.interop.torch.asking import assert_blocked, assert_flows, explain
+from stopgrad.interop.torch.asking import assert_blocked, assert_flows, assert_held, explain
 from stopgrad.interop.torch.importing.loading import load
 from stopgrad.interop.torch.monitoring.monitors import monitor
 from stopgrad.interop.torch.nans import trace_nan
@@ -21,6 +21,7 @@ __all__ = [
     "Watch",
     "assert_blocked",
     "assert_flows",
+    "assert_held",
     "explain",
     "load",
     "monitor",

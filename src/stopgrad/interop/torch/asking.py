@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 
 from stopgrad.base.errors import ArgumentError, FlowError
-from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
+from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, held_or_raise, only_flows_or_raise
 from stopgrad.flow.flow import Flow
+from stopgrad.flow.updates import Step
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
-from stopgrad.interop.shared import keras
-from stopgrad.interop.torch import internals
+from stopgrad.interop.shared import keras, keras_updates
+from stopgrad.interop.torch import internals, updating
 from stopgrad.interop.torch.questions import Asked, Loss, Names, chosen, losses_in, named_tensors
 from stopgrad.interop.torch.recording.nodes import node_of, owners_of
 from stopgrad.interop.torch.recording.recorder import Recorder
@@ -35,6 +37,7 @@ def explain(
     model: Asked | None = None,
     only: Names | None = None,
     magnitudes: bool = False,
+    optimizer: Any = None,
     **kwargs: Any,
 ) -> Flow:
     """Watch one call of a function: do gradients of what it returns arrive, and which lines cut them?
@@ -49,6 +52,9 @@ def explain(
         only: a pattern, or patterns, of the names that are asked about.
         magnitudes: whether to differentiate what *f* returns, as :meth:`Watch.explain` does, and tell how
             large the gradients are, and where they vanish or explode.
+        optimizer: what updates the parameters, of ``torch.optim`` or of Keras, or a compiled model of Keras:
+            an update is done on copies, and the report says which parameters it *moves*, and which *without a
+            gradient*. Nothing of yours is changed.
 
     Returns:
         A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters (of Keras' their
@@ -91,7 +97,74 @@ def explain(
         raise ArgumentError(
             "explain: none of the arguments requires a gradient; say with model= what is asked about"
         )
-    return seen.explain(losses, xs, only=only, magnitudes=magnitudes)
+    flow = seen.explain(losses, xs, only=only, magnitudes=magnitudes)
+    if optimizer is None:
+        return flow
+    again = functools.partial(_again, f, args, kwargs)
+    asked = chosen("explain", named_tensors("explain", xs), only)
+    return flow.with_steps(_steps("explain", optimizer, losses, again, asked, xs))
+
+
+def _again(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    return list(_tensors(call(f, *args, **kwargs)))
+
+
+def _steps(
+    what: str,
+    optimizer: Any,
+    losses: Sequence[Any],
+    again: Callable[[], Sequence[Any]],
+    asked: Mapping[str, Any],
+    xs: Any,
+) -> dict[str, Step]:
+    """What an update does to the tensors asked about, by an optimizer of PyTorch or of Keras."""
+    of_keras = keras_updates.optimizer_in(optimizer)
+    if of_keras is None:
+        return updating.steps_of(what, optimizer, losses, again, asked)
+    parts = list(xs.values()) if isinstance(xs, Mapping) else [xs]
+    layers = [x for x in [*parts, optimizer] if keras.is_layer(x)]
+    every = [*of_keras.variables, *[v for layer in layers for v in layer.variables]]
+    by_value = {id(v.value): v for v in every}
+    variables = {name: by_value[id(x)] for name, x in asked.items() if id(x) in by_value}
+    found = updating.gradients_of(losses, list(asked.values()))
+    arrived = {name: found[id(asked[name])] for name in variables}
+    return keras_updates.steps_of(what, of_keras, variables, arrived)
+
+
+@guarded("assert_held")
+def assert_held(
+    f: Callable[..., Any],
+    *args: Any,
+    optimizer: Any,
+    model: Asked | None = None,
+    only: Names | None = None,
+    **kwargs: Any,
+) -> None:
+    """Raise if an update of an optimizer moves any of some parameters.
+
+    A stop, or ``detach``, does not always hold a parameter: where a gradient of zeros is there, weight decay
+    and momentum move it.
+
+    Args:
+        f, args, model, kwargs: as for :func:`explain`.
+        optimizer: what updates the parameters; an update is done on copies.
+        only: a pattern, or patterns, of the names that must be held; all that are asked about unless given.
+
+    Raises:
+        FlowError: some move, by how much, and why, as far as it is known.
+        ArgumentError: as for :func:`explain`; the optimizer is none.
+
+    Examples:
+        >>> import torch
+        >>> import stopgrad.torch as sgt
+        >>> net = torch.nn.ModuleDict({"encoder": torch.nn.Linear(2, 2), "head": torch.nn.Linear(2, 1)})
+        >>> def loss(x):
+        ...     return net["head"](net["encoder"](x)).sum()
+        >>> opt = torch.optim.AdamW(net["head"].parameters(), lr=0.1)
+        >>> sgt.assert_held(loss, torch.ones(1, 2), model=net, optimizer=opt, only="encoder.*")
+    """
+    flow = explain(f, *args, model=model, optimizer=optimizer, **kwargs)
+    held_or_raise("assert_held", flow, list(chosen("assert_held", dict.fromkeys(flow), only)))
 
 
 def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

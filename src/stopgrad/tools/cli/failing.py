@@ -12,6 +12,7 @@ from stopgrad.flow.asked import label
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import place
+from stopgrad.flow.updates import HANDED, VERDICTS
 from stopgrad.flow.words import names
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.op import Status
@@ -20,6 +21,8 @@ ROOM = 200
 """The columns of names in a condition that is met; of more, modules are named."""
 IDLE = "idle"
 """A finding that is no status: a stop without effect."""
+UPDATES = tuple(word for word in VERDICTS if word != HANDED)
+"""What an update does to a parameter, where an optimizer is given."""
 
 
 class Condition(NamedTuple):
@@ -40,7 +43,7 @@ def conditions(text: str) -> list[Condition]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         word, _, key = part.partition(":")
         word = " ".join(word.replace("-", " ").replace("_", " ").lower().split())
-        known = [*map(str, Status), IDLE]
+        known = [*map(str, Status), IDLE, *UPDATES]
         if word not in known:
             near = difflib.get_close_matches(word, known, 1)
             cure = f"did you mean {_dashed(near[0])}?" if near else f"take {', '.join(map(_dashed, known))}"
@@ -88,19 +91,43 @@ def met(flow: Flow, wanted: Iterable[Condition]) -> list[Met]:
     """
     found: dict[Met, None] = {}
     for one in wanted:
-        found |= dict.fromkeys(_idle(flow, one.key) if one.word == IDLE else _with_status(flow, one))
+        if one.word in UPDATES:
+            found |= dict.fromkeys(_updated(flow, one))
+        else:
+            found |= dict.fromkeys(_idle(flow, one.key) if one.word == IDLE else _with_status(flow, one))
     return list(found)
 
 
+def _part(flow: Flow, wanted: Condition) -> Flow:
+    """The part of a report that a condition is about."""
+    if not wanted.key:
+        return flow
+    try:
+        part = flow[wanted.key]
+    except KeyError as error:
+        raise ArgumentError(f"--fail-on {_dashed(wanted.word)}:{wanted.key}: {error.args[0]}") from None
+    found: Flow = part if hasattr(part, "stories") else flow[[wanted.key]]
+    return found
+
+
+def _updated(flow: Flow, wanted: Condition) -> Iterator[Met]:
+    """The tensors with a verdict on what an update does to them."""
+    if not flow.updates:
+        raise ArgumentError(
+            f"--fail-on {_dashed(wanted.word)}: it is not known what updates do; "
+            "name an optimizer with --optimizer"
+        )
+    part = _part(flow, wanted)
+    keys = [name for name, update in part.updates.items() if update.verdict == wanted.word]
+    if keys:
+        told = ", ".join(keys)
+        cuts = [cut for name in keys for cut in part[name].cuts if not part[name].arrives]
+        shown = told if len(told) <= ROOM else names(keys, part.xs, ROOM)
+        yield Met(wanted.word, shown, _places(dict.fromkeys(cut.operation for cut in cuts)))
+
+
 def _with_status(flow: Flow, wanted: Condition) -> Iterator[Met]:
-    part = flow
-    if wanted.key:
-        try:
-            part = flow[wanted.key]
-        except KeyError as error:
-            raise ArgumentError(f"--fail-on {_dashed(wanted.word)}:{wanted.key}: {error.args[0]}") from None
-        if not hasattr(part, "stories"):
-            part = flow[[wanted.key]]
+    part = _part(flow, wanted)
     for story in part.stories:
         if story.status == wanted.word:
             operations = [cut.operation for cut in story.cuts]

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from stopgrad.flow.magnitudes.troubles import EXPLODING, NOT_FINITE, VANISHING, ZERO
+from stopgrad.flow.updates import RAW, WITHOUT
 from stopgrad.flow.words import names
 from stopgrad.train.monitoring.verdicts import ARRIVES, NOTHING, Sample
 
@@ -17,6 +18,8 @@ _SAYS = {
     VANISHING: "the gradient of {} vanishes",
     EXPLODING: "the gradient of {} explodes",
     NOT_FINITE: "the gradient of {} is NaN or infinite",
+    RAW: "the optimizer adds the gradient of {} as it is",
+    WITHOUT: "the optimizer moves {} without a gradient",
     NOTHING: "no gradient arrives at {}",
 }
 _ROOM = 60

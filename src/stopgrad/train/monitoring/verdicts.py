@@ -9,13 +9,14 @@ from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.flow.magnitudes.troubles import EXPLODING, NOT_FINITE, VANISHING, ZERO
 from stopgrad.flow.source_lines import place
+from stopgrad.flow.updates import RAW, WITHOUT
 from stopgrad.graph.op import Status
 
 ARRIVES = "arrives"
 """The state of a gradient with which nothing is wrong."""
 NOTHING = "nothing"
 """The state of a parameter at which no gradient arrived, where it is not known why."""
-_BEST = (NOT_FINITE, ARRIVES, EXPLODING, VANISHING, ZERO, *map(str, Status), NOTHING)
+_BEST = (NOT_FINITE, ARRIVES, EXPLODING, VANISHING, ZERO, RAW, WITHOUT, *map(str, Status), NOTHING)
 """Of several backward passes in one step, the verdict that counts: any NaN, else the best."""
 
 
@@ -25,8 +26,9 @@ class Verdict:
 
     Attributes:
         state: ``"arrives"``; what is wrong with what arrives: ``"not finite"``, ``"zero"``, ``"vanishing"``
-            or ``"exploding"``; the status by which none arrives, as ``"stopped"``; or ``"nothing"``, where
-            none arrives and it is not known why.
+            or ``"exploding"``; the status by which none arrives, as ``"stopped"``; ``"moves without a
+            gradient"``, where none arrives and an update moves it; or ``"nothing"``, where none arrives and
+            it is not known why.
         cause: the operation and line that make it so, in a few words; empty where none is known.
         magnitude: how large the gradient is, if one arrives.
     """
@@ -64,11 +66,16 @@ def verdicts_of(flow: Flow) -> dict[str, Verdict]:
         if not flow.xs[name].type.differentiable:
             continue
         if reach.arrives:
-            found[name] = Verdict(*causes.get(name, (ARRIVES, "")), reach.magnitude)
+            state, cause = causes.get(name, (ARRIVES, ""))
+            update = reach.update
+            if update is not None and (update.verdict == RAW or (update.moves and not update.handed)):
+                state, cause = update.verdict, update.why
+            found[name] = Verdict(state, cause, reach.magnitude)
         else:
             cuts = [(cut.location, cut.reason) for cut in reach.cuts[:1]]
             cause = "".join([text if at is None else f"{place(at)} {text}" for at, text in cuts])
-            found[name] = Verdict(str(reach.status), cause)
+            state = WITHOUT if reach.moves else str(reach.status)
+            found[name] = Verdict(state, cause)
     return found
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from stopgrad.base.garbage import without_gc
 from stopgrad.flow.explain import flow_of
@@ -17,6 +12,7 @@ from stopgrad.flow.flow import Flow
 from stopgrad.interop.jax.loading import question
 from stopgrad.interop.jax.training.arrays import abstract
 from stopgrad.interop.jax.training.calls import Call
+from stopgrad.interop.shared.unseen import unseen
 
 
 def flow_for(call: Call) -> Flow:
@@ -30,7 +26,7 @@ def flow_for(call: Call) -> Flow:
     """
     function = _first_result(call.function) if call.has_aux else call.function
     args, kwargs = abstract((call.args, dict(call.kwargs)))
-    with _unseen():
+    with unseen():
         found = question("jax.explain", function, args, kwargs, call.positions, within=True)
     return without_gc(flow_of, found.asked, (), found.findings, None)
 
@@ -43,15 +39,3 @@ def _first_result(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)[0]
 
     return first
-
-
-@contextlib.contextmanager
-def _unseen() -> Iterator[None]:
-    """What runs in here prints nothing, and leaves random states as they were."""
-    python, numpy = random.getstate(), np.random.get_state()
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)

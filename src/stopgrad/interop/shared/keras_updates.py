@@ -1,0 +1,98 @@
+"""Updates by an optimizer of Keras, after which its variables and those that it moved are as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stopgrad.base.errors import ArgumentError
+from stopgrad.flow.updates import Comparing, Step
+from stopgrad.interop.shared import keras
+from stopgrad.interop.shared.unseen import unseen
+
+
+def optimizer_in(x: Any) -> Any:
+    """An optimizer of Keras, or that of a compiled model; None for anything else."""
+    if keras.is_optimizer(x):
+        return x
+    return getattr(x, "optimizer", None) if keras.is_model(x) else None
+
+
+def steps_of(
+    what: str, optimizer: Any, xs: Mapping[str, Any], gradients: Mapping[str, Any]
+) -> dict[str, Step]:
+    """What updates do to variables of Keras, by their names.
+
+    Args:
+        what: the caller, for errors.
+        optimizer: of Keras.
+        xs: the variables asked about, by name.
+        gradients: those that arrive, by the same names; None or missing for others.
+
+    Raises:
+        ArgumentError: an update fails.
+    """
+    ops = keras.loaded().ops
+    names = {id(v): name for name, v in xs.items()}
+    known = {id(getattr(v, "_value", v)) for v in getattr(optimizer, "_trainable_variables", ())}
+    held = [v for v in xs.values() if id(getattr(v, "_value", v)) in known]
+    trained = held or [v for v in xs.values() if v.trainable]
+    arrived = {name: g for name, g in gradients.items() if g is not None}
+    ids = {id(v) for v in trained}
+
+    def values() -> dict[str, Any]:
+        return {name: ops.convert_to_numpy(v) for name, v in xs.items() if _is_real(v)}
+
+    handed = {name: _array(ops, arrived[name]) for name, v in xs.items() if name in arrived and id(v) in ids}
+    why = {name: "the optimizer does not have it" for name, v in xs.items() if id(v) not in ids}
+    comparing = Comparing(values(), handed, why)
+    given = [arrived.get(names[id(v)]) for v in trained]
+    if all(g is None for g in given):
+        comparing.steps = 1  # Keras refuses to do an update without any gradient: nothing moves.
+        return comparing.found()
+    try:
+        with unseen(), warnings.catch_warnings(), _kept(optimizer, xs.values()) as same:
+            warnings.simplefilter("ignore")
+            while not comparing.is_settled:
+                same.apply(list(given), list(trained))
+                comparing.take(values())
+    except Exception as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        raise ArgumentError(f"{what}: an update of the optimizer failed ({told})") from error
+    return comparing.found()
+
+
+def _is_real(v: Any) -> bool:
+    return "float" in str(v.dtype)
+
+
+def _array(ops: Any, g: Any) -> Any:
+    """A gradient as an array; of slices, such as an embedding has, their values."""
+    return ops.convert_to_numpy(getattr(g, "values", g) if hasattr(g, "dense_shape") else g)
+
+
+@contextlib.contextmanager
+def _kept(optimizer: Any, variables: Any) -> Iterator[Any]:
+    """An optimizer that does what another does; its variables and these are as they were afterwards.
+
+    One that was never used is not built: then it is one made from its configuration.
+    """
+    ops = keras.loaded().ops
+    same = optimizer if optimizer.built else _twin(optimizer)
+    changed: Sequence[Any] = [*variables, *(optimizer.variables if same is optimizer else ())]
+    before = [(v, ops.convert_to_numpy(v).copy()) for v in changed]
+    try:
+        yield same
+    finally:
+        for v, value in before:
+            v.assign(value)
+
+
+def _twin(optimizer: Any) -> Any:
+    twin = type(optimizer).from_config(optimizer.get_config())
+    for name, value in vars(optimizer).items():
+        if name.startswith("_exclude_from_weight_decay"):
+            setattr(twin, name, value)
+    return twin
