@@ -224,6 +224,14 @@ def called(code: CodeType, at: int, outer: Iterable[Instruction], modules: str =
     return (code, at) if own is None else (_called(code, own, asks=False), at)
 
 
+def is_users(place: RawLocation) -> bool:
+    """Whether a place is in the user's own code, not in a library's that this calls."""
+    code = place[0]
+    if isinstance(code, Called):
+        return False
+    return kind_of(code.file if isinstance(code, Location) else code.co_filename) == OWN
+
+
 def _library(file: str) -> str:
     return re.split(r"[/\\]", in_library(file), maxsplit=1)[0]
 

@@ -54,6 +54,8 @@ class Asked:
         recorded: what is known of a graph that was recorded; None for others.
         calls: the calls of the user's functions that led to operations, outermost first, where these are
             known.
+        by_library: whether an operation is one that a library or the framework put in. Of a tensor that a
+            gradient reaches, nobody asks which further paths it cuts; nor whether a stop of it is idle.
     """
 
     graph: Graph
@@ -63,6 +65,7 @@ class Asked:
     is_function: bool = False
     recorded: Recorded | None = None
     calls: Mapping[Operation, Calls] = field(default_factory=dict)
+    by_library: Callable[[Operation], bool] | None = None
 
 
 def label(key: object) -> str:

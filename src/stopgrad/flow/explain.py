@@ -80,5 +80,6 @@ def flow_of(
     measured: Measured | None = None,
 ) -> Flow:
     """The report for a question, with further findings, and with what was measured."""
-    found = surveys(question.graph, question.ys, list(question.xs.values()), dict.fromkeys(stops))
+    xs = list(question.xs.values())
+    found = surveys(question.graph, question.ys, xs, dict.fromkeys(stops), question.by_library)
     return Flow(question, found, findings, measured)

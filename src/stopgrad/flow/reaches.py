@@ -21,7 +21,7 @@ from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
 from stopgrad.flow.magnitudes.told import findings_of
 from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
-from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
+from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies, within_a_rule
 from stopgrad.flow.updates import Step, Update, problems_in, update_of
 from stopgrad.flow.walls import no_gradient_of
 from stopgrad.flow.ways import Ending, may_end_paths
@@ -292,6 +292,8 @@ class Reaches(Mapping[Any, Reach]):
             return ""  # A straight-through sends gradients to another tensor.
         if cuts:
             return "what lies behind it has no derivative anyway"
+        if within_a_rule(op):
+            return RULED
         if op.graph is self.graph and any(survey.sweep.place(op.outputs[0]) < 0 for survey in self._surveys):
             return "its result is not used"
         if not op.outputs[0].type.differentiable:
@@ -369,7 +371,14 @@ class Reaches(Mapping[Any, Reach]):
     @cached_property
     def idle(self) -> tuple[GateUse, ...]:
         """The gates that do nothing, and that a reader should look at."""
-        return tuple([gate for gate in self.gates if gate.idle and not self._is_meant(gate)])
+        by_library = self._asked.by_library or (lambda op: False)
+        return tuple(
+            [
+                gate
+                for gate in self.gates
+                if gate.idle and not by_library(gate.operation) and not self._is_meant(gate)
+            ]
+        )
 
     def _is_meant(self, gate: GateUse) -> bool:
         """Whether a stop that does nothing is nobody's mistake.
@@ -442,6 +451,8 @@ class Reaches(Mapping[Any, Reach]):
 
 
 FROZEN = "frozen"
+RULED = "it is in a function with a gradient of its own, whose rule decides; a stop in it has no effect"
+"""Why a stop is idle in a function with a ``custom_vjp`` or the like."""
 _APART = "nothing behind it depends on what was asked about"
 _DERIVED = (
     *("stories", "frozen", "cuts", "gates", "idle", "idle_lines", "_but_by_updates", "findings", "troubles"),

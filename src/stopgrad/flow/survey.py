@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from stopgrad.flow.ways import (
     endings,
     from_results,
     openly_behind,
+    replaces,
     to_sources,
     walled,
     ways_of,
@@ -28,6 +29,14 @@ from stopgrad.graph.selective import Acting, by_gates, selective_gates
 
 NAMED = "named in stop_gradients"
 """The reason of walls for tensors named in stop_gradients."""
+
+
+Unseen = Callable[[Operation], bool]
+"""The operations whose walls a survey passes over, as if no paths led to them."""
+
+
+def _none(op: Operation) -> bool:
+    return False
 
 
 class Survey:
@@ -41,8 +50,9 @@ class Survey:
         above: Sequence[Operation],
         acting: Acting,
         sweep: Sweep | None = None,
+        unseen: Unseen = _none,
     ) -> None:
-        self._ys, self.xs, self.acting = ys, xs, acting
+        self._ys, self.xs, self.acting, self._unseen = ys, xs, acting, unseen
         self.graph = ys[0].op.graph
         self.sweep = sweep = Sweep(above, acting) if sweep is None else sweep
         self._own: dict[int, Way] = {}  # By place, the ways behind tensors that are named in stops.
@@ -55,7 +65,8 @@ class Survey:
         self.sources = sources = Sources(1)  # Which of the xs these are is asked of what is hidden.
         self._begin = {x: sources.starting(1) for x in xs if sweep.place(x) >= 0}
         self.leads = to_sources(sweep, self._begin, sources)
-        self.endings: list[Ending] = list(endings(sweep, self.reached, self.leads, results, sources))
+        ends = endings(sweep, self.reached, self.leads, results, sources)
+        self.endings: list[Ending] = [ending for ending in ends if not unseen(ending.wall.operation)]
 
     @cached_property
     def hidden(self) -> Hidden:
@@ -93,6 +104,11 @@ class Survey:
         if level == OPEN and self.endings and self.hidden.is_cut(self.position(x)):
             return Status.PARTLY_STOPPED
         return LEVELS[level]
+
+    def arrives(self, x: Output) -> bool:
+        """Whether a gradient arrives."""
+        at = self.sweep.place(x)
+        return at >= 0 and self.results.level(self.reached[at], 1) == OPEN
 
     def own_wall(self, x: Output) -> Wall | None:
         """The wall of an x that carries no gradient, which is the tensor itself; None for others."""
@@ -145,7 +161,7 @@ class Survey:
                         free[to] += m
                 else:
                     walled_off = at + o in self._own
-                    for i, passing, all in _times(self._own.get(at + o, ways[o])):
+                    for i, passing, all in _times(self._own.get(at + o, ways[o]), self._unseen):
                         to = sweep.place(op.inputs[i])
                         every[to] += all * n
                         free[to] += 0 if walled_off else passing * m
@@ -200,24 +216,42 @@ def best_of(marks: Sequence[Mark]) -> str:
     return "hidden" if any(mark.hidden for mark in marks) else "aside"
 
 
-def _times(way: Way) -> list[tuple[int, int, int]]:
+def _times(way: Way, unseen: Unseen) -> list[tuple[int, int, int]]:
     """For each input, the number of ways by which gradients pass to it, and of all ways."""
-    cut = set(way.dark).union(*[[i for i, _ in inputs] for _, inputs in way.walls])
+    seen = [inputs for wall, inputs in way.walls if not unseen(wall.operation)]
+    cut = set(way.dark).union(*[[i for i, _ in inputs] for inputs in seen])
     return [(i, level == OPEN, (level == OPEN) + (i in cut)) for i, level in way.inputs]
 
 
 def surveys(
-    graph: Graph, ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output] = ()
+    graph: Graph,
+    ys: Sequence[Output],
+    xs: Sequence[Output],
+    stops: Collection[Output] = (),
+    by_library: Unseen | None = None,
 ) -> list[Survey]:
-    """One survey for each group of xs for which the same selective gates act; usually there is only one."""
+    """One survey for each group of xs for which the same selective gates act; usually there is only one.
+
+    Where walls of libraries are on paths to xs that a gradient reaches, these have a survey without them.
+    """
     _settle(graph, ys)
     above = graph.subgraph_to(ys)
     some = [op for op in above if op.definition.selective or op.definition.has_bodies]
     groups = by_gates(list(selective_gates(some)), list(dict.fromkeys(xs)))
     sweep = Sweep(above)
-    return [
-        Survey(ys, group, stops, above, acting, sweep.where(acting, some)) for acting, group in groups.items()
-    ]
+    found = []
+    for acting, group in groups.items():
+        survey = Survey(ys, group, stops, above, acting, sweep.where(acting, some))
+        if by_library is None or not any(by_library(ending.wall.operation) for ending in survey.endings):
+            found.append(survey)
+            continue
+        arriving = [x for x in group if survey.arrives(x)]
+        others = [x for x in group if not survey.arrives(x)]
+        if arriving:
+            found.append(Survey(ys, arriving, stops, above, acting, sweep.where(acting, some), by_library))
+        if others:
+            found.append(Survey(ys, others, stops, above, acting, sweep.where(acting, some)))
+    return found
 
 
 def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
@@ -226,6 +260,27 @@ def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
     left = [op for op in graph.operations if op not in known]
     taken = {x.op for op in left for x in op.inputs}
     return [op for op in left if op not in taken]
+
+
+def within_a_rule(op: Operation) -> bool:
+    """Whether all that is made of an operation's results is handed on by functions with own gradients."""
+    takers: dict[Output, list[tuple[Operation, int]]] = {}
+    for taker in op.graph.operations:
+        for i, x in enumerate(taker.inputs):
+            takers.setdefault(x, []).append((taker, i))
+    stack, seen, ruled = [op], {op}, False
+    while stack:
+        one = stack.pop()
+        taken = [pair for y in one.outputs for pair in takers.get(y, ())]
+        if not taken:
+            return False
+        for taker, i in taken:
+            if replaces(taker, i):
+                ruled = True
+            elif taker not in seen:
+                seen.add(taker)
+                stack.append(taker)
+    return ruled
 
 
 def _settle(graph: Graph, ys: Sequence[Output]) -> None:

@@ -124,6 +124,11 @@ def _apart(rule: NoGradient | Undefined | None) -> bool:
     return isinstance(rule, NoGradient) and rule.status is Status.DISCONNECTED
 
 
+def replaces(op: Operation, i: int) -> bool:
+    """Whether an operation hands on its i-th input with a gradient of its own, in place of what made it."""
+    return i in op.definition.handed_on(op) and _apart(_barrier(op, i, NOBODY))
+
+
 def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> None:
     """Put an operation's own wall before its bodies, if its gradient is undefined in any case."""
     refused = next((rule for i in wired if isinstance(rule := op.definition.rule(op, i), Undefined)), None)

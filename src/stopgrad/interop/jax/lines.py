@@ -14,6 +14,8 @@ import jax.extend.core as jex
 from stopgrad.base.source import INSTALLED, OWN, Called, Instruction, RawLocation, called, kind_of
 
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+_HOME = os.path.join(_JAX, "_src", "lax", "lax.py")
+"""The file of ``stop_gradient`` itself."""
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _SMOOTH = tuple(os.path.join(_JAX, "_src", name) + os.sep for name in ("nn", "ops", "scipy"))
 _IDIOMS = (*_SMOOTH, os.path.join(_JAX, "_src", "numpy") + os.sep)
@@ -45,11 +47,33 @@ def place_of(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation | Non
     It is *around* if there is none, as in JAX's own functions; for an equation inside a ``jit`` that is the
     line that called the function.
     """
+    if eqn.primitive.name == "stop_gradient":
+        named = _where_named(eqn, around)
+        if named is not None:
+            return named
     found = frames(eqn)
     for code, instruction in found:
         if not is_between(code.co_filename):
             return called(code, instruction, itertools.chain(found, _callers(around)))
     return around
+
+
+def _where_named(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation | None:
+    """The innermost code that names ``stop_gradient``: who wrote a stop, also one that others call.
+
+    It may be JAX's own, such as that of a batched ``cond``, with the line that called it; None where nobody's
+    code up to the user's own names it.
+    """
+    found = frames(eqn)
+    for code, instruction in found:
+        file = code.co_filename
+        if file == _HOME:
+            continue
+        if any("stop_gradient" in name for name in (*code.co_names, *code.co_freevars, *code.co_varnames)):
+            return called(code, instruction, itertools.chain(found, _callers(around)))
+        if kind_of(file) == OWN:
+            return None
+    return None
 
 
 def _callers(place: RawLocation | None) -> Iterator[Instruction]:

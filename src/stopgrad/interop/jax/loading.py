@@ -12,7 +12,7 @@ import stopgrad as sg
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError, GradientError, GraphError
 from stopgrad.base.garbage import without_gc
-from stopgrad.base.source import OURS, RawLocation, capture, kind_of
+from stopgrad.base.source import OURS, RawLocation, capture, is_users, kind_of
 from stopgrad.base.structure import flatten
 from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked
@@ -23,7 +23,7 @@ from stopgrad.flow.magnitudes.measuring import Measuring
 from stopgrad.flow.parts import Finding
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.builder import Inside
-from stopgrad.graph.graph import Graph, Output
+from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.jax.avals import type_of
@@ -364,7 +364,13 @@ def question(
     positions = {program.paths[i]: i for i in asked}
     found = unused(program.closed, values, graph, inputs, positions)
     named = dict(zip(program.paths, inputs, strict=True))
-    return Question(program, named, Asked(graph, tuple(outputs), xs, is_function=True), found, positions)
+    asking = Asked(graph, tuple(outputs), xs, is_function=True, by_library=_is_by_library)
+    return Question(program, named, asking, found, positions)
+
+
+def _is_by_library(op: Operation) -> bool:
+    """Whether a library's or JAX's own code put an operation in."""
+    return op._place is not None and not is_users((op._place, op._instruction))
 
 
 def _flow(
