@@ -122,7 +122,8 @@ def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
     # of the attributes of all classes of modules.
     hooks, key, mode = internals.forward_pre_hooks, object(), Mode(recorder)
     called = functools.partial(_called, recorder)
-    steps = [functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder)]
+    steps: list[Callable[[], object]] = []
+    steps += [functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder)]
     steps += [int, recorder.ending()]
     steps += [functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None)]
     if beneath:
