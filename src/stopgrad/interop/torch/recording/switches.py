@@ -177,11 +177,15 @@ os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
 _PATCHED: set[str] = set()
 _HOOK = "step"
 _OPTIMIZER: Any = torch.optim.Optimizer
-_STEPPED = [
-    one
-    for one in vars(torch.optim).values()
-    if isinstance(one, type) and issubclass(one, _OPTIMIZER) and internals.is_switched(vars(one).get("step"))
-]
+_STEPPED = tuple(
+    [
+        one
+        for one in vars(torch.optim).values()
+        if isinstance(one, type)
+        and issubclass(one, _OPTIMIZER)
+        and internals.is_switched(vars(one).get("step"))
+    ]
+)
 """PyTorch's optimizers whose steps switch gradients off, and record nothing."""
 _PATCHES = 7 + len(_STEPPED) + internals.asks_for_hooks + (not internals.shows_backward)
 """How many are made while no compiler is imported."""
