@@ -97,6 +97,7 @@ CHANGES = {
     "stopgrad.interop.torch.recording.nodes._SORTS": "what follows from the kinds of PyTorch's nodes",
     "stopgrad.interop.torch.recording.nodes._DTYPES": "names of PyTorch's dtypes",
     "stopgrad.interop.torch.recording.places._INTERNAL": "names of files: source.FILES",
+    "stopgrad.interop.torch.recording.places._OUTSIDE": "names of files: source.FILES",
     "stopgrad.interop.torch.watching.RECORDERS": "weak: the records of watches that somebody holds",
     "stopgrad.base.types._TYPES": "weak: types that somebody holds",
 }

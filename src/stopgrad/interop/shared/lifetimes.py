@@ -42,7 +42,7 @@ class Lifetime(weakref.ref[Any]):
     def do(self, step: Callable[[], object], undo: Callable[[], object], *more: Callable[[], object]) -> None:
         """Take a step, and perhaps *more*: each with its undoing after it. All are implemented in C."""
         note = self._undo.append
-        calls = [step, functools.partial(note, undo)]
+        calls: list[Callable[[], object]] = [step, functools.partial(note, undo)]
         for i in range(0, len(more), 2):
             calls += [more[i], functools.partial(note, more[i + 1])]
         at_once(calls)

@@ -164,9 +164,11 @@ def is_switched(step: Any) -> bool:
     return False
 
 
-_global_hooks: tuple[Any, ...] = tuple(
+_step_hooks: tuple[Any, ...] = tuple(
     [
-        _need(f"torch.optim.optimizer._global_optimizer_{when}_hooks", "whether a step has hooks", {None: None})
+        _need(
+            f"torch.optim.optimizer._global_optimizer_{when}_hooks", "whether steps have hooks", {None: None}
+        )
         for when in ("pre", "post")
     ]
 )
@@ -176,7 +178,7 @@ _HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 def step_hooks(optimizer: Any) -> list[Any]:
     """The hooks that run with a step of an optimizer."""
     own = [getattr(optimizer, name, {None: None}) for name in _HOOKS]
-    return [hook for hooks in (*_global_hooks, *own) for hook in hooks.values()]
+    return [hook for hooks in (*_step_hooks, *own) for hook in hooks.values()]
 
 
 # -------------------------------------------------------------------------------------------------- autograd

@@ -115,7 +115,7 @@ class Memory:
         return held
 
     def begin(self, tensor: Tensor, value: Value, serial: int) -> Held | None:
-        """Note that a leaf which requires a gradient was met; None, and nothing noted, if its memory is known."""
+        """Note that a leaf was met that requires a gradient; None, and nothing noted, if its memory was."""
         try:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):

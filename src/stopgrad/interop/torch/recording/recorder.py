@@ -10,16 +10,15 @@ from typing import Any
 
 import torch
 
-from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
 from stopgrad.interop.torch import internals
+from stopgrad.interop.torch.recording.answers import Answers
 from stopgrad.interop.torch.recording.arguments import ATOMS, tensors_in, unwrapped
 from stopgrad.interop.torch.recording.calls import Act, Call
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
 from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Found, node_of, sizes_of
-from stopgrad.interop.torch.recording.observed import Observed
 from stopgrad.interop.torch.recording.places import Around, hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
     FLOATS,
@@ -29,7 +28,6 @@ from stopgrad.interop.torch.recording.record import (
     Kind,
     Region,
     Sizes,
-    Target,
     Value,
     is_open,
     left,
@@ -38,8 +36,7 @@ from stopgrad.interop.torch.recording.record import (
     stop,
 )
 from stopgrad.interop.torch.recording.regions import transform
-from stopgrad.interop.torch.recording.sharded import whole_parameters
-from stopgrad.interop.torch.recording.used import Used, made_by, parameters_of, used_as
+from stopgrad.interop.torch.recording.used import Used, made_by, used_as
 
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter
@@ -53,12 +50,11 @@ TANGENT = "it is the tangent, which autograd follows by itself"
 Wall = tuple[int, str, str]
 
 
-class Recorder(Observed):
-    """Records what happens during a watch, and answers what a tensor is."""
+class Recorder(Answers):
+    """Records what happens during a watch."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.backwards: list[Backward] = []
         self._callers = Around()
         self._began = 0
 
@@ -71,71 +67,6 @@ class Recorder(Observed):
     def ending(self) -> Callable[[], object]:
         """The function, implemented in C, that notes that the record ends."""
         return functools.partial(self.nodes.ended.extend, map(operator.call, [_next_node]))
-
-    # -------------------------------------------------------------------------------- the questions
-
-    def knows(self, tensor: Tensor) -> bool:
-        """Whether the making of a tensor was recorded."""
-        node = node_of(tensor)
-        if node is None:
-            return self.memory.held(tensor) is not None
-        return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
-
-    def loss(self, tensor: Tensor) -> Value:
-        """The value of a loss whose making was recorded.
-
-        Raises:
-            GraphError: nothing is known of it.
-        """
-        if not self.knows(tensor):
-            node = node_of(tensor)
-            if node is None or not (self.nodes.made_inside(node) or self.nodes.leads_to_known(node)):
-                raise GraphError(
-                    "explain: the watch did not see how this loss was made; make it inside "
-                    "'with sgt.watch():'"
-                )
-        return self.value_of_loss(tensor)
-
-    def value_of_loss(self, tensor: Tensor) -> Value:
-        """The value of a loss, also if its making was not recorded."""
-        value = self.value_of(tensor, None, None)
-        if node_of(tensor) is not None:
-            self.nodes.ask_functions(node_of(tensor))
-        return value
-
-    def target(self, tensor: Tensor) -> Target:
-        """A tensor as the subject of a question."""
-        node = node_of(tensor)
-        if node is not None:
-            value = self.nodes.known(node, tensor.output_nr)
-            if value is None:
-                value = self._made(tensor, node, None)
-            return Target(value, True)
-        self._known_leaf(tensor, None)
-        held = self.memory.held(tensor)
-        assert held is not None
-        value = held.value if held.root is None else held.root
-        return Target(value, tensor.requires_grad, hooks=hooks_of(tensor))
-
-    def sizes(self, losses: Sequence[Value]) -> Sizes | None:
-        """How large gradients were in the last backward pass from exactly these losses; None without one."""
-        passes = [call.sizes for call in self.backwards if set(call.losses) == set(losses)]
-        return passes[-1] if passes else None
-
-    def seen(self) -> dict[str, Tensor]:
-        """Every leaf that requires a gradient, and every parameter of the modules that were called."""
-        found: dict[str, Tensor] = {}
-        modules = self.modules
-        below = {id(part) for module in modules for part in module.modules() if part is not module}
-        roots = [module for module in modules if id(module) not in below]
-        for root in roots:
-            prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
-            found |= {f"{prefix}{name}": p for name, p in parameters_of(root)}
-        known = {id(tensor) for tensor in found.values()}
-        known.update(id(tensor) for tensor in whole_parameters(modules).values())
-        rest = [tensor for tensor, held in self.memory.all_held() if held.root is not None]
-        leaves = [x for x in rest if x.requires_grad and id(x) not in known]
-        return found | {f"leaf{i}": x for i, x in enumerate(leaves)}
 
     # ------------------------------------------------------------------------------------ the calls
 
@@ -193,11 +124,10 @@ class Recorder(Observed):
     def run_plainly(
         self, call: Call, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
-        """What :meth:`run` does, for plain operations while gradients are on and no function of ``torch.func``
-        runs.
+        """What :meth:`run` does, for plain operations while gradients are on.
 
-        Most of them make one tensor that has a node, and write into none. To ask for nothing else takes a
-        fifth off a watched step of 20 layers.
+        No function of ``torch.func`` runs. Most operations make one tensor that has a node, and write into
+        none; to ask for nothing else takes a tenth off the forward pass of 20 layers.
         """
         place = self._callers.enter(user_frame(sys._getframe(1)))
         tensors: list[Tensor] = []

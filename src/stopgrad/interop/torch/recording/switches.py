@@ -122,7 +122,8 @@ def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
     # of the attributes of all classes of modules.
     hooks, key, mode = internals.forward_pre_hooks, object(), Mode(recorder)
     called = functools.partial(_called, recorder)
-    steps = [functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder)]
+    steps: list[Callable[[], object]] = []
+    steps += [functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder)]
     steps += [int, recorder.ending()]
     steps += [functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None)]
     if beneath:
@@ -176,11 +177,15 @@ os.register_at_fork(after_in_child=lambda: _RUNNING.recorders.clear())
 _PATCHED: set[str] = set()
 _HOOK = "step"
 _OPTIMIZER: Any = torch.optim.Optimizer
-_STEPPED = [
-    one
-    for one in vars(torch.optim).values()
-    if isinstance(one, type) and issubclass(one, _OPTIMIZER) and internals.is_switched(vars(one).get("step"))
-]
+_STEPPED = tuple(
+    [
+        one
+        for one in vars(torch.optim).values()
+        if isinstance(one, type)
+        and issubclass(one, _OPTIMIZER)
+        and internals.is_switched(vars(one).get("step"))
+    ]
+)
 """PyTorch's optimizers whose steps switch gradients off, and record nothing."""
 _PATCHES = 7 + len(_STEPPED) + internals.asks_for_hooks + (not internals.shows_backward)
 """How many are made while no compiler is imported."""

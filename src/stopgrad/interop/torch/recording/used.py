@@ -30,7 +30,8 @@ class Used:
 
 def used_as(tensors: Sequence[Tensor], values: Sequence[Value], versions: Sequence[int]) -> list[Used]:
     """Tensors with their values and versions, each once; further values are those of numbers."""
-    known = {id(x): Used(x, *about) for x, *about in zip(tensors, values, versions, strict=False)}
+    about = zip(tensors, values, versions, strict=False)
+    known = {id(x): Used(x, value, version) for x, value, version in about}
     return [*known.values(), *[Used(None, value) for value in values[len(tensors) :]]]
 
 
