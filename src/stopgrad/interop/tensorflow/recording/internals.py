@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -16,7 +18,6 @@ from typing import Any, NamedTuple, TypeVar
 import tensorflow as tf
 
 from stopgrad.base.namespaces import attribute_at
-
 
 Result = TypeVar("Result")
 
@@ -130,11 +131,17 @@ def callbacks() -> list[Any]:
     return found
 
 
+_OF_THREADS = ("is_eager", "invoking_op_callbacks", "scope_name", "device_name", "device_spec")
+
+
 def _state() -> list[Callable[[], object]]:
     """Functions in C that put back what TensorFlow keeps for this thread as it is now."""
-    local = vars(context()._thread_local_data)
+    local = context()._thread_local_data
     stacks = [one.stack for one in (_ops._default_graph_stack, context().context_switches)]
-    back: list[Callable[[], object]] = [functools.partial(local.update, dict(local))]
+    kept = [name for name in _OF_THREADS if hasattr(local, name)]
+    back: list[Callable[[], object]] = [
+        functools.partial(setattr, local, name, getattr(local, name)) for name in kept
+    ]
     back += [functools.partial(stack.__setitem__, slice(None), list(stack)) for stack in stacks]
     return back if is_stopped() else [*back, _restart]
 
@@ -145,8 +152,16 @@ def _apart(call: Callable[[], Result]) -> Result:
     An interrupt within TensorFlow's own contexts would else leave the thread in a graph.
     """
     put_back = functools.partial(deque, map(operator.call, _state()), 0)
+    handled = sys.exc_info()[1]
     try:
         return call()
+    except BaseException as error:
+        raised: BaseException | None = error
+        while raised is not None and raised is not handled:
+            # The contexts that these frames hold are left now, and not whenever the error is forgotten.
+            traceback.clear_frames(raised.__traceback__)
+            raised = raised.__context__
+        raise
     finally:
         put_back()  # One call in C: no handler of a signal runs before it, or within.
 
