@@ -118,7 +118,8 @@ def interrupted(tries: int, seed: int = 1) -> tuple[int, list[str]]:
     """How many of so many watches left something behind after a signal; and our functions that lost one.
 
     Python swallows what is raised in a function that it calls because an object died. No function of
-    TensorFlow's is called: where a signal strikes in its search for a trace, it loses that by itself.
+    TensorFlow's is called and no gradient asked for: TensorFlow alone, when a signal strikes there, loses the
+    function's trace, or crashes.
     """
     draw, wrong, hits, armed = random.Random(seed), 0, 0, False
     swallowed: list[Any] = []
@@ -138,10 +139,8 @@ def interrupted(tries: int, seed: int = 1) -> tuple[int, list[str]]:
             try:
                 armed = True
                 signal.setitimer(signal.ITIMER_REAL, draw.uniform(30e-6, 20e-3))
-                with sgtf.watch() as seen:
-                    with tf.GradientTape() as tape:
-                        loss = tf.reduce_sum(tf.stop_gradient(W) * straight_through(W * 2.0))
-                    tape.gradient(loss, W)
+                with sgtf.watch() as seen, tf.GradientTape():
+                    loss = tf.reduce_sum(tf.stop_gradient(W) * straight_through(W * 2.0))
                 seen.explain(loss, W)
                 armed = False
             except (KeyboardInterrupt, RuntimeError, SystemError):  # TensorFlow's C++ makes errors of it.
