@@ -151,7 +151,7 @@ def _apart(call: Callable[[], Result]) -> Result:
 
     An interrupt within TensorFlow's own contexts would else leave the thread in a graph.
     """
-    put_back = functools.partial(deque, map(operator.call, _state()), 0)
+    put_back: Callable[[], object] = functools.partial(deque, map(operator.call, _state()), 0)
     handled = sys.exc_info()[1]
     try:
         return call()
