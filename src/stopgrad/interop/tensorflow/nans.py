@@ -131,8 +131,8 @@ def trace_nan(f: Callable[..., Any], *args: Any, gradient: bool = True, **kwargs
     recorder = seen._recorder
     looking = _Looking(recorder)
     recorder.look = looking.looked
-    tf.config.run_functions_eagerly(True)
     try:
+        tf.config.run_functions_eagerly(True)
         with seen, tf.GradientTape(persistent=True) as tape:
             tape.watch(list(given.values()))
             losses = losses_in("trace_nan", call(f, *args, **kwargs))

@@ -7,12 +7,19 @@ where a release lacks it; reports then say in the words given here what they can
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
+import sys
+import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
 from stopgrad.base.namespaces import attribute_at
+
+Result = TypeVar("Result")
 
 
 class Need(NamedTuple):
@@ -97,7 +104,9 @@ array_ops: Any = _need("tensorflow.python.ops.array_ops", "the stops of TensorFl
 _is_stopped: Callable[[], bool] = _need(
     "tensorflow.python.pywrap_tfe.TFE_Py_TapeSetIsStopped", "whether recording is stopped", lambda: False
 )
-
+_restart: Callable[[], object] = _need(
+    "tensorflow.python.pywrap_tfe.TFE_Py_TapeSetRestartOnThread", "letting tapes record again", tuple
+)
 
 _filtering: Any = _need(
     "tensorflow.python.util.traceback_utils", "leaving our frames out of the messages of errors", _Nothing
@@ -122,16 +131,50 @@ def callbacks() -> list[Any]:
     return found
 
 
-@contextlib.contextmanager
-def unseen() -> Any:
-    """Operations inside run eagerly, and no tape or callback sees them."""
+_OF_THREADS = ("is_eager", "invoking_op_callbacks", "scope_name", "device_name", "device_spec")
+
+
+def _state() -> list[Callable[[], object]]:
+    """Functions in C that put back what TensorFlow keeps for this thread as it is now."""
     local = context()._thread_local_data
-    seen, local.invoking_op_callbacks = local.invoking_op_callbacks, True
+    stacks = [one.stack for one in (_ops._default_graph_stack, context().context_switches)]
+    kept = [name for name in _OF_THREADS if hasattr(local, name)]
+    back: list[Callable[[], object]] = [
+        functools.partial(setattr, local, name, getattr(local, name)) for name in kept
+    ]
+    back += [functools.partial(stack.__setitem__, slice(None), list(stack)) for stack in stacks]
+    return back if is_stopped() else [*back, _restart]
+
+
+def _apart(call: Callable[[], Result]) -> Result:
+    """Call a function, and put TensorFlow's state of this thread back whatever happens in it.
+
+    An interrupt within TensorFlow's own contexts would else leave the thread in a graph.
+    """
+    put_back: Callable[[], object] = functools.partial(deque, map(operator.call, _state()), 0)
+    handled = sys.exc_info()[1]
     try:
-        with record.stop_recording(), tf.init_scope():
-            yield
+        return call()
+    except BaseException as error:
+        raised: BaseException | None = error
+        while raised is not None and raised is not handled:
+            # The contexts that these frames hold are left now, and not whenever the error is forgotten.
+            traceback.clear_frames(raised.__traceback__)
+            raised = raised.__context__
+        raise
     finally:
-        local.invoking_op_callbacks = seen
+        put_back()  # One call in C: no handler of a signal runs before it, or within.
+
+
+def unseen(call: Callable[[], Result]) -> Result:
+    """Call a function whose operations run eagerly, and which no tape or callback sees."""
+
+    def inside() -> Result:
+        context()._thread_local_data.invoking_op_callbacks = True
+        with record.stop_recording(), tf.init_scope():
+            return call()
+
+    return _apart(inside)
 
 
 def is_stopped() -> bool:
@@ -177,16 +220,15 @@ def function_named(graph: Any, name: str) -> Any:
     return _graph_of(context().get_function_def(name))
 
 
-@contextlib.contextmanager
-def aside() -> Any:
-    """Operations inside belong to a graph of their own, and no tape or callback sees them."""
-    graph, local = FuncGraph("asked"), context()._thread_local_data
-    seen, local.invoking_op_callbacks = local.invoking_op_callbacks, True
-    try:
-        with record.stop_recording(), graph.as_default():
-            yield graph
-    finally:
-        local.invoking_op_callbacks = seen
+def aside(call: Callable[[], Result]) -> Result:
+    """Call a function whose operations belong to a graph of their own, and which no tape or callback sees."""
+
+    def inside() -> Result:
+        context()._thread_local_data.invoking_op_callbacks = True
+        with record.stop_recording(), FuncGraph("asked").as_default():
+            return call()
+
+    return _apart(inside)
 
 
 def gradient_function(name: str) -> Any:

@@ -133,12 +133,15 @@ def _gradients(
     live: Sequence[int],
 ) -> list[Any]:
     """What a gradient function returns for placeholders: a refusal in words, or an empty string, of each."""
-    with internals.aside():
+
+    def refusals() -> list[str]:
         taken, results = [list(map(_placeholder, sizes)) for sizes in (inputs, outputs)]
         gradients = [_placeholder(sizes) if j in live else None for j, sizes in enumerate(outputs)]
         given = function(made(taken, results), *gradients)
         given = list(given) if isinstance(given, (list, tuple)) else [given]
         return [NONE if one is None else FLAT if _is_zero(one) else "" for one in given]
+
+    return internals.aside(refusals)
 
 
 def _placeholder(sizes: Shape) -> Any:

@@ -134,8 +134,7 @@ class Facts:
         values = getattr(gradient, "values", gradient)
         if not isinstance(values, internals.EagerTensor):
             return
-        with internals.unseen():
-            norm = float(tf.norm(tf.cast(tf.abs(values), tf.float64)))
+        norm = internals.unseen(lambda: float(tf.norm(tf.cast(tf.abs(values), tf.float64))))
         known.seen += 1
         known.zero += norm == 0.0
         if not np.isfinite(norm) and not known.nan:
@@ -164,8 +163,7 @@ class Facts:
     def elements(self, variable: Any) -> Any:
         """Some of the elements of a variable, evenly spread; None if they cannot be read."""
         try:
-            with internals.unseen():
-                whole = np.ravel(np.asarray(tf.convert_to_tensor(variable)))
+            whole = internals.unseen(lambda: np.ravel(np.asarray(tf.convert_to_tensor(variable))))
         except Exception as error:  # Of a distributed variable, for one.
             self.unknown[f"the values of {name_of(variable)} ({type(error).__name__})"] = None
             return None
