@@ -11,8 +11,21 @@ except ImportError as error:
     raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from error
 
 from stopgrad.interop.torch.asking import assert_blocked, assert_flows, explain
+from stopgrad.interop.torch.checking.ablating import ablate
+from stopgrad.interop.torch.checking.differences import check_gradients
 from stopgrad.interop.torch.importing.loading import load
 from stopgrad.interop.torch.monitoring.monitors import monitor
 from stopgrad.interop.torch.watching import BackwardCall, Watch, watch
 
-__all__ = ["BackwardCall", "Watch", "assert_blocked", "assert_flows", "explain", "load", "monitor", "watch"]
+__all__ = [
+    "BackwardCall",
+    "Watch",
+    "ablate",
+    "assert_blocked",
+    "assert_flows",
+    "check_gradients",
+    "explain",
+    "load",
+    "monitor",
+    "watch",
+]

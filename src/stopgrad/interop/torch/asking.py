@@ -83,10 +83,10 @@ def explain(
     else:
         with Watch() as seen:
             made = call(f, *args, **kwargs)
-    losses = list(_tensors(made))
+    losses = list(tensors_in(made))
     if not losses:
         raise ArgumentError(f"explain: the function returned {type(made).__name__}, and no tensor in it")
-    xs = _arguments(f, args, kwargs) if model is None else model
+    xs = arguments_of(f, args, kwargs) if model is None else model
     if model is None and not xs:
         raise ArgumentError(
             "explain: none of the arguments requires a gradient; say with model= what is asked about"
@@ -94,7 +94,7 @@ def explain(
     return seen.explain(losses, xs, only=only, magnitudes=magnitudes)
 
 
-def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors that require gradients, and modules' parameters, among the arguments of a call, by name."""
     home = getattr(f, "__self__", None)
     found: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def _arguments(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     return found
 
 
-def _tensors(tree: object) -> Iterator[Any]:
+def tensors_in(tree: object) -> Iterator[Any]:
     """The tensors that have gradients, anywhere in what a function returned."""
     stack = [tree]
     while stack:

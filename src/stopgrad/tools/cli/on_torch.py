@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -55,13 +56,31 @@ class OnTorch:
         return Answer(flow, data if random else "")
 
     def call(self, question: Question, command: str) -> Call:
-        """Refuses: these commands need a graph that can run, and watching makes none."""
-        program = question.program
-        raise ArgumentError(
-            f"{line_of(program)}{program.name} is written with PyTorch, and {command} computes on graphs of "
-            "stopgrad; import the module as one (model = stopgrad.torch.load(module, *inputs)), and name a "
-            "function that calls model and computes the loss with stopgrad. explain takes it as it is"
-        )
+        """The function itself, with tensors as arguments, and with respect to what it is differentiated."""
+        torch = require("torch", f"{command} of a PyTorch function", "torch")
+        program, wanted = question.program, question.wanted
+        f, found, argnums = chosen(program, question.found, wanted.argnums)
+        arrays, data = with_data(program, found, wanted.seed or 0)
+        given = {one.parameter.name: value for one, value in zip(found, arrays, strict=True)}
+        about = dict(referenced(program.value)) | given
+        if argnums is not None:
+            about = {name: given[name] for name in [found[n].parameter.name for n in argnums]}
+        known = things(about)
+        for one in found:
+            given[one.parameter.name] = _with_tensors(torch, one, given[one.parameter.name], not known)
+        known = known or things({name: value for name, value in given.items() if name in about})
+
+        @functools.wraps(f)
+        def loss(*args: Any) -> Any:
+            made = f(*args)
+            return losses_in(made[0] if _is_pair(made) else made)
+
+        return Call((loss, *given.values()), {"model": as_asked(known)}, data)
+
+
+def _is_pair(made: Any) -> bool:
+    """Whether a function returned its loss, and what is asked about."""
+    return isinstance(made, tuple) and len(made) == 2 and _names_what_to_ask(made[1])
 
 
 def _report(question: Question, watched: Training, made: Any, known: Mapping[str, Any]) -> Any:
@@ -69,7 +88,7 @@ def _report(question: Question, watched: Training, made: Any, known: Mapping[str
     seen = watched.seen
     if not kinds_in(made) and seen.backward_calls:
         return _only_call(question, seen.backward_calls).explain(as_asked(known))
-    if isinstance(made, tuple) and len(made) == 2 and _names_what_to_ask(made[1]):
+    if _is_pair(made):
         made, xs = made
         xs = watched.named(xs) if is_optimizer(xs) else xs
     else:
