@@ -68,7 +68,7 @@ RIGHT: dict[str, Callable[[Tensor], Any]] = {
     "data": lambda x: x.data.exp() * x,
     "no_grad": without_gradients,
     "decorated": lambda x: frozen(x) * x,
-    "item": lambda x: x * x[0].item() * float(x[1]),
+    "item": lambda x: x * x[0].item() * float(x.detach()[1]),
     "numpy": lambda x: x * torch.from_numpy(x.detach().numpy() ** 2),
     "tensor": lambda x: x * torch.tensor(x.tolist()),
     "integers": lambda x: x.long().float() * x,
@@ -79,7 +79,7 @@ RIGHT: dict[str, Callable[[Tensor], Any]] = {
     "reentrant": lambda x: torch.utils.checkpoint.checkpoint(looped, x, use_reentrant=True),
     "dropout": lambda x: torch.nn.functional.dropout(x, 0.5) * random.random() * float(np.random.rand()),
     "functional": lambda x: torch.func.grad(lambda y: (y**3).sum())(x.detach()) * x,
-    "vmap": lambda x: torch.vmap(lambda row: row * row.detach())(x),
+    "vmap": lambda x: torch.vmap(lambda row: row * row.sin())(x) * x.detach(),
     "stopped": lambda x: x.detach() ** 2,
     "chosen": lambda x: x * (3.0 if bool(x[0] > 0) else 1.0) * x.detach()[x.argmax()],
 }
@@ -145,23 +145,23 @@ def test_the_way_names_stops_and_functions_by_their_lines() -> None:
 def net() -> torch.nn.Module:
     torch.manual_seed(0)
     return torch.nn.Sequential(
-        torch.nn.Linear(3, 5),
-        torch.nn.BatchNorm1d(5),
+        torch.nn.Linear(3, 2),
+        torch.nn.BatchNorm1d(2),
         torch.nn.Tanh(),
         torch.nn.Dropout(),
-        torch.nn.Linear(5, 1),
+        torch.nn.Linear(2, 1),
     )
 
 
 def test_modules_in_training_and_all_that_is_put_back() -> None:
     model, x = net(), torch.randn(8, 3)
-    model[0].weight.grad = torch.ones(5, 3)
+    model[0].weight.grad = torch.ones(2, 3)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     states = torch.get_rng_state().clone(), random.getstate()
     checked = sgt.check_gradients(lambda net, x: net(x).square().mean(), model, x)
     assert list(checked) == [f"net.{name}" for name, _ in model.named_parameters()]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    assert torch.equal(model[0].weight.grad, torch.ones(5, 3))
+    assert torch.equal(model[0].weight.grad, torch.ones(2, 3))
     assert torch.equal(torch.get_rng_state(), states[0])
     assert random.getstate() == states[1]
     assert model.training
@@ -212,11 +212,11 @@ def test_second_derivatives_and_the_stops_of_rules() -> None:
 def test_kinks_ties_and_infinite_derivatives() -> None:
     x = torch.tensor([0.0, 1.0], requires_grad=True)
     checked = sgt.check_gradients(lambda x: x.relu().sum(), x)
-    assert [(kink.index, kink.low, kink.high) for kink in checked["x"].kinks] == [((0,), 0.0, 1.0)]
+    assert [(kink.index, kink.low) for kink in checked["x"].kinks] == [((0,), 0.0)]
     tied = sgt.check_gradients(lambda x: x.max(), torch.tensor([1.0, 1.0, 0.0], requires_grad=True))
     assert {kink.index for kink in tied["x"].kinks} == {(0,), (1,)}
     steep = sgt.check_gradients(lambda x: x.sqrt().sum(), x, raises=False)
-    assert not np.isfinite(steep["x"].worst.generated) if steep["x"].worst else True
+    assert [kink.low for kink in steep["x"].kinks] == [np.inf]
     broken = sgt.check_gradients(lambda x: (x - 2.0).log(), x, raises=False)
     assert "NaN or infinite" in broken["x"].reason
 
@@ -246,6 +246,7 @@ def test_what_cannot_be_checked() -> None:
         (lambda x: x, (torch.ones(2),), "none of the arguments requires a gradient"),
         (lambda x: 3.0, (leaf(),), "returned no tensor"),
         (3, (), "takes a function"),
+        (torch.vmap(lambda row: row * row.detach()), (leaf(),), "inside of a function of torch.func"),
     ]:
         with pytest.raises(ArgumentError, match=says):
             sgt.check_gradients(f, *args)  # type: ignore[arg-type]

@@ -150,7 +150,8 @@ class _Opened:
             for x, value in zip(leaves.values(), values, strict=True):
                 x.copy_(tensor_of(value, x.dtype))
         calls = Calls(holds=False, wide=leaves, opens=_opens(without))
-        made = self._point.called(calls)
+        with self._moved(values):
+            made = self._point.called(calls)
         # What an autograd.Function is given is the user's tensor, to which its gradient goes.
         both = gradients_of(made, [*leaves.values(), *self._xs], [torch.ones_like(y) for y in made])
         count = len(self._xs)

@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from stopgrad.base.errors import ArgumentError
-from stopgrad.base.source import RawLocation
+from stopgrad.base.source import RawLocation, decode
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.places import Entry, place_of, user_frame
 
@@ -35,6 +36,11 @@ _WIDE = {
     torch.complex32: torch.complex128, torch.complex64: torch.complex128,
 }  # fmt: skip
 _NARROWING = {_Tensor.float: _Tensor.double, _Tensor.half: _Tensor.double, _Tensor.bfloat16: _Tensor.double}
+
+_CHECKPOINT = "torch.utils.checkpoint"
+"""Where the function is whose backward runs its forward again, so that stops in it stop."""
+_DEEPEST = 20
+"""The most functions of ``torch.func`` around each other that are looked through."""
 
 Mark = tuple[str, "RawLocation | None"]
 Opens = Callable[[str, "RawLocation | None"], bool]
@@ -110,19 +116,34 @@ class Calls(TorchFunctionMode):
         if func in _CONVERSIONS:
             if any(_is_float(x) and x.requires_grad for x in all_tensors(args)):
                 self._noted(f"Tensor.{func.__name__.strip('_')}")
-            return self._held(made, args)
+            return self._held(made, args, func)
         if not isinstance(made, (Tensor, tuple, list)):
             return made
         floats = [y for y in all_tensors(made) if _is_float(y)]
         self.dtypes |= {str(y.dtype).removeprefix("torch.") for y in floats}
-        if all(y.requires_grad for y in floats) or any(map(internals.is_functorch_wrapped_tensor, floats)):
+        if any(map(internals.is_functorch_wrapped_tensor, floats)):
+            self._require_held(func, args)
             return made
-        if not torch.is_grad_enabled() and self._in_function(sys._getframe(1)):
+        if all(y.requires_grad for y in floats):
+            return made
+        within = "" if torch.is_grad_enabled() else self._function_around(sys._getframe(1))
+        if within and not (within == _CHECKPOINT and func in _DETACHES):
             return made
         given = (*all_tensors(args), *all_tensors(list(named.values())))
         if func not in _DETACHES and any(x.requires_grad for x in given):
             self._noted(_name_of(func))
-        return self._held(made, args)
+        return self._held(made, args, func)
+
+    def _require_held(self, func: Callable[..., Any], args: Sequence[Any]) -> None:
+        """Raise if a stop is inside of a function of ``torch.func``, where its value cannot be replaced."""
+        stops = func in _DETACHES or not torch.is_grad_enabled()
+        if self.holds and stops and any(_is_moved(x) for x in all_tensors(args)):
+            place = place_of(user_frame(sys._getframe(2)))
+            at = "" if place is None else f", at {decode(place)!r}"
+            raise ArgumentError(
+                f"check_gradients: a stop inside of a function of torch.func cannot be held at its value{at}; "
+                "ask about the function inside"
+            )
 
     def _switched(self, on: bool) -> None:
         """Gradients are switched on or off."""
@@ -141,20 +162,21 @@ class Calls(TorchFunctionMode):
             mark = what, place_of(user_frame(sys._getframe(2)))
         (self.stops if among is None else among).append(mark)
 
-    def _in_function(self, frame: FrameType | None) -> bool:
-        """Whether this is in the forward of an ``autograd.Function``."""
+    def _function_around(self, frame: FrameType | None) -> str:
+        """The module of the ``autograd.Function`` whose forward this is in; empty if it is in none."""
         while frame is not None:
             if frame.f_code is _APPLY:
                 kind = frame.f_locals.get("cls")
-                if self._is_first and not str(getattr(kind, "__module__", "")).startswith("torch."):
+                home = str(getattr(kind, "__module__", "")) or "?"
+                if self._is_first and not home.startswith("torch."):
                     mark = f"{getattr(kind, '__name__', 'Function')}.apply", place_of(user_frame(frame))
                     if mark not in self.custom:
                         self.custom.append(mark)
-                return True
+                return home
             frame = frame.f_back
-        return False
+        return ""
 
-    def _held(self, made: Any, args: Sequence[Any]) -> Any:
+    def _held(self, made: Any, args: Sequence[Any], func: Callable[..., Any]) -> Any:
         """A constant: in the first call it is kept, in later ones its value of the first."""
         if not self.holds:
             return made
@@ -170,6 +192,8 @@ class Calls(TorchFunctionMode):
         kept = self._values[self._next]
         self._next += 1
         with internals.DisableTorchFunction(), torch.no_grad():
+            if func in _DETACHES and made is not args[0]:
+                return kept.clone()  # A detached tensor shares its memory with the other.
             return _replaced(made, kept, [x for x in all_tensors(args) if x.requires_grad])
 
     def _widened(self, tree: Any, func: Any = None) -> Any:
@@ -207,6 +231,15 @@ def _is_float(x: Tensor) -> bool:
     return x.is_floating_point() or x.is_complex()
 
 
+def _is_moved(x: Tensor) -> bool:
+    """Whether a tensor of ``torch.func`` depends on one that requires a gradient outside of it."""
+    for _ in range(_DEEPEST):
+        if not internals.is_functorch_wrapped_tensor(x):
+            break
+        x = internals.get_unwrapped(x)
+    return x.requires_grad
+
+
 def _is_in_place(func: Any) -> bool:
     name = getattr(func, "__name__", "")
     return name == "__set__" or name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
@@ -220,6 +253,8 @@ def _name_of(func: Any) -> str:
 def _copied(made: Any) -> Any:
     if isinstance(made, Tensor):
         return made.detach().clone()
+    if isinstance(made, np.ndarray):
+        return made.copy()  # It shares its memory with the tensor.
     return type(made)(map(_copied, made)) if type(made) in (list, tuple) else made
 
 

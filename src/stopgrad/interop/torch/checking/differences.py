@@ -12,7 +12,7 @@ from stopgrad.interop.shared.derivatives import Seen, check, coarsest_of, lines,
 from stopgrad.interop.torch.checking.functions import Called, posed
 from stopgrad.interop.torch.questions import Asked, Names
 
-ELEMENTWISE = 16
+ELEMENTWISE = 8
 """The most numbers of a tensor that are moved one by one: each takes several calls of the function."""
 
 

@@ -76,9 +76,11 @@ def posed(
 
     named = arguments_of(f, args, kwargs) if model is None else named_tensors(what, model)
     named = chosen(what, named, only)
-    xs = {
-        name: x for name, x in named.items() if x.requires_grad and (x.is_floating_point() or x.is_complex())
-    }
+    names: dict[int, str] = {}
+    for name, x in named.items():
+        if x.requires_grad:
+            names.setdefault(id(x), name)  # What is shared has several.
+    xs = {name: named[name] for name in names.values()}
     if not xs:
         raise ArgumentError(
             f"{what}: none of the arguments requires a gradient; say with model= what is asked about"
@@ -164,7 +166,26 @@ class Called:
         is_double = coarsest_of({*calls.dtypes, *[y.dtype.name for y in values]}, "float64") == "float64"
         alike = len(values) == len(self.here)
         if is_double and alike and all(_near(a, b, rounding) for a, b in zip(self.here, values, strict=True)):
-            self._wide, self.here, self.precision = (calls, leaves), values, "float64"
+            narrow = self.here
+            self._wide = calls, leaves
+            if all(self._moves_alike(which, rounding) for which in self._passed_by(made)):
+                self.here, self.precision = values, "float64"
+            else:
+                self._wide, self.here = None, narrow
+
+    def _passed_by(self, made: Sequence[Tensor]) -> list[int]:
+        """The tensors of which some use was seen by autograd, and perhaps not by us: that of the user's own."""
+        found = gradients_of(made, self.xs, [torch.ones_like(y) for y in made])
+        return [i for i, g in enumerate(found) if g is not None]
+
+    def _moves_alike(self, which: int, rounding: float) -> bool:
+        """Whether the results change alike in both precisions."""
+        moved = to_numpy(self.xs[which]).astype(np.complex128 if self.xs[which].is_complex() else np.float64)
+        moved = moved + 0.125 * np.maximum(np.abs(moved), 0.5)
+        wide, self._wide = self._wide, None
+        narrow = self.at(which, moved)
+        self._wide = wide
+        return all(_near(a, b, rounding) for a, b in zip(narrow, self.at(which, moved), strict=True))
 
     def at(self, which: int, value: NumpyArray) -> Arrays:
         if self._wide is not None:
@@ -184,7 +205,10 @@ class Called:
 
     def pulled(self, cotangents: Arrays) -> Sequence[NumpyArray | None]:
         given = self._as_results(cotangents)
-        found = gradients_of(self.made, self.xs, given)
+        try:
+            found = gradients_of(self.made, self.xs, given)
+        finally:
+            self._point.state.restore()
         return [None if g is None else to_numpy(g) for g in found]
 
     def pushed(self, which: int, tangent: NumpyArray) -> Arrays:
@@ -216,8 +240,23 @@ def gradients_of(
             torch.autograd.grad(ys, list(xs), seeds, retain_graph=True, create_graph=twice, allow_unused=True)
         )
     except RuntimeError as error:
+        if "use_reentrant" in str(error) and not twice:
+            return _by_backward(ys, xs, seeds)
         why = str(error).strip().partition("\n")[0]
         raise GradientError(f"check_gradients: PyTorch does not differentiate it: {why}") from error
+
+
+def _by_backward(ys: Sequence[Tensor], xs: Sequence[Tensor], seeds: Sequence[Tensor]) -> list[Tensor | None]:
+    """The same by ``backward()``, which is all that reentrant checkpoints know."""
+    before = [x.grad for x in xs]
+    try:
+        for x in xs:
+            x.grad = None
+        torch.autograd.backward(ys, seeds, retain_graph=True)
+        return [x.grad for x in xs]
+    finally:
+        for x, grad in zip(xs, before, strict=True):
+            x.grad = grad
 
 
 def wide_leaves(xs: Sequence[Tensor]) -> dict[int, Tensor]:
