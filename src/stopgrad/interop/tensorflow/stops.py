@@ -1,4 +1,4 @@
-"""A function of TensorFlow's that is called again and again: with stopped values held, or without some stops."""
+"""A function of TensorFlow's that is called again and again: with stops held, or without some of them."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class Called:
                 self._wide, self.here = None, narrow
 
     def _passed_by(self, made: Sequence[Tensor]) -> list[int]:
-        """The tensors of which some use was seen by autograd, and perhaps not by us: that of the user's own."""
+        """The tensors whose own use autograd saw, and not that of those in their place."""
         found = gradients_of(made, self.xs, [torch.ones_like(y) for y in made])
         return [i for i, g in enumerate(found) if g is not None]
 
