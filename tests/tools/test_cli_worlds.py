@@ -351,11 +351,7 @@ REFUSED = [
     ("explain net.py:Needs", "net.py:Needs is a class whose instances need width; make one in the file"),
     ("explain net.py:broken --shape x=4,3", "net.py:13: RuntimeError: mat1 and mat2 shapes"),
     ("explain net.py:loss --only hed.*", "--only: nothing is called 'hed.*'; there are encoder.weight, "),
-    (
-        "check net.py:loss",
-        "loss is written with PyTorch, and check computes on graphs of stopgrad; import the",
-    ),
-    ("ablate net.py:loss", "explain takes it as it is"),
+    ("check net.py:loss --mode forward", "of PyTorch, derivatives are compared in reverse mode, not in"),
     ("explain pure.py:decides --shape x=3", "cannot trace decides, at "),
     (
         "explain pure.py:nothing",
@@ -368,6 +364,20 @@ REFUSED = [
     ("explain ours.py:mixed --shape a=3", "what mixed returns: objects of both PyTorch and JAX"),
     ("explain ours.py:mixed_inputs", "the arguments of mixed_inputs: objects of both PyTorch and JAX"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("check net.py:loss", "head.weight float32[2, 4]: passed"),
+        ("ablate net.py:loss", "changes the gradient"),
+    ],
+)
+def test_commands_that_compute_take_live_functions(
+    arguments: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments.split()) == cli.OK
+    assert says in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("arguments", "says"), REFUSED, ids=[row[0] for row in REFUSED])

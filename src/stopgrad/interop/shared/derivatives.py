@@ -188,8 +188,8 @@ def _compared(function: Function, settings: Settings, last: int) -> tuple[list[l
     ]
     if vague and unknown:
         notes.append(
-            f"of {', '.join(unknown)}, some differences are as small as rounding in {function.precision}, and "
-            "prove nothing; those of float64 would"
+            f"of {', '.join(unknown)}, some differences are as small as rounding in {function.precision}, "
+            "and prove nothing; those of float64 would"
         )
     return found, notes
 

@@ -19,6 +19,7 @@ from stopgrad.interop.tensorflow.loading import load
 from stopgrad.interop.tensorflow.saving import save, to_graph
 
 if TYPE_CHECKING:
+    from stopgrad.interop.tensorflow.ablating import ablate as ablate
     from stopgrad.interop.tensorflow.asking import (
         assert_blocked as assert_blocked,
         assert_flows as assert_flows,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 LIVE = {
     "GradientCall": "watching",
     "Watch": "watching",
+    "ablate": "ablating",
     "assert_blocked": "asking",
     "assert_flows": "asking",
     "assert_held": "asking",

@@ -11,6 +11,8 @@ except ImportError as error:
     raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from error
 
 from stopgrad.interop.torch.asking import assert_blocked, assert_flows, assert_held, explain
+from stopgrad.interop.torch.checking.ablating import ablate
+from stopgrad.interop.torch.checking.differences import check_gradients
 from stopgrad.interop.torch.importing.loading import load
 from stopgrad.interop.torch.monitoring.monitors import monitor
 from stopgrad.interop.torch.nans import trace_nan
@@ -19,9 +21,11 @@ from stopgrad.interop.torch.watching import BackwardCall, Watch, watch
 __all__ = [
     "BackwardCall",
     "Watch",
+    "ablate",
     "assert_blocked",
     "assert_flows",
     "assert_held",
+    "check_gradients",
     "explain",
     "load",
     "monitor",

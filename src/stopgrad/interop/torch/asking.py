@@ -106,7 +106,7 @@ def explain(
 
 
 def _again(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    return list(_tensors(call(f, *args, **kwargs)))
+    return list(tensors_in(call(f, *args, **kwargs)))
 
 
 def _steps(

@@ -10,6 +10,8 @@ import torch
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.flow import Flow
 from stopgrad.interop.torch.asking import explain
+from stopgrad.interop.torch.checking.ablating import ablate as ablate
+from stopgrad.interop.torch.checking.differences import check_gradients as check_gradients
 from stopgrad.interop.torch.nans import trace_nan as trace_nan
 from stopgrad.interop.torch.training_checks import Training as Training, report_on
 

@@ -13,7 +13,6 @@ from stopgrad.graph.operands import is_tensor
 from stopgrad.interop.kinds import TENSORFLOW, kind, kinds_in
 from stopgrad.tools.cli.asking import Answer, Question, losses_in
 from stopgrad.tools.cli.calls import Call, chosen, with_data
-from stopgrad.tools.cli.inputs import line_of
 
 
 class OnTensorflow:
@@ -48,20 +47,18 @@ class OnTensorflow:
         return Answer(flow, data if random else "")
 
     def call(self, question: Question, command: str) -> Call:
-        """The function itself for ``trace-nan``; other commands need a graph of ours, and are refused."""
+        """The function itself, with tensors as arguments."""
         program = question.program
-        if command == "trace-nan":
-            f, found, _ = chosen(program, question.found, question.wanted.argnums)
-            arrays, data = with_data(program, found, question.wanted.seed or 0)
-            tensorflow = require("tensorflow", "tracing a TensorFlow function")
-            values = [map_leaves(lambda x: _tensor(tensorflow, x), one) for one in arrays]
-            # Whose the function is, its own code says, and not that of what calls it.
-            return Call((functools.wraps(program.value)(functools.partial(f)), *values), {}, data)
-        raise ArgumentError(
-            f"{line_of(program)}{program.name} is written with TensorFlow, and {command} computes on graphs "
-            "of stopgrad; load the function as one (stopgrad.tensorflow.load(f, *inputs)), and name one "
-            "that calls it and computes the loss with stopgrad. explain takes it as it is"
-        )
+        f, found, _ = chosen(program, question.found, question.wanted.argnums)
+        arrays, data = with_data(program, found, question.wanted.seed or 0)
+        tensorflow = require("tensorflow", f"{command} of a TensorFlow function")
+        values = [map_leaves(lambda x: _tensor(tensorflow, x), one) for one in arrays]
+
+        @functools.wraps(program.value)  # Whose the function is, its own code says, and not this one's.
+        def loss(*args: Any) -> Any:
+            return losses_in(f(*args))
+
+        return Call((loss, *values), {}, data)
 
 
 def _tensor(tensorflow: Any, x: Any) -> Any:

@@ -56,38 +56,26 @@ class OnTorch:
         return Answer(flow, data if random else "")
 
     def call(self, question: Question, command: str) -> Call:
-        """The function itself for ``trace-nan``; other commands need a graph of ours, and are refused."""
-        if command == "trace-nan":
-            return _live(question, command)
-        program = question.program
-        raise ArgumentError(
-            f"{line_of(program)}{program.name} is written with PyTorch, and {command} computes on graphs of "
-            "stopgrad; import the module as one (model = stopgrad.torch.load(module, *inputs)), and name a "
-            "function that calls model and computes the loss with stopgrad. explain takes it as it is"
-        )
+        """The function itself, with tensors as arguments, and with respect to what it is differentiated."""
+        torch = require("torch", f"{command} of a PyTorch function", "torch")
+        program, wanted = question.program, question.wanted
+        f, found, argnums = chosen(program, question.found, wanted.argnums)
+        arrays, data = with_data(program, found, wanted.seed or 0)
+        given = {one.parameter.name: value for one, value in zip(found, arrays, strict=True)}
+        about = dict(referenced(program.value)) | given
+        if argnums is not None:
+            about = {name: given[name] for name in [found[n].parameter.name for n in argnums]}
+        known = things(about)
+        for one in found:
+            given[one.parameter.name] = _with_tensors(torch, one, given[one.parameter.name], not known)
+        known = known or things({name: value for name, value in given.items() if name in about})
 
+        @functools.wraps(f)
+        def loss(*args: Any) -> Any:
+            made = f(*args)
+            return losses_in(made[0] if _is_pair(made) else made)
 
-def _live(question: Question, command: str) -> Call:
-    """The function itself, with tensors as arguments, and with respect to what it is differentiated."""
-    torch = require("torch", f"{command} of a PyTorch function", "torch")
-    program, wanted = question.program, question.wanted
-    f, found, argnums = chosen(program, question.found, wanted.argnums)
-    arrays, data = with_data(program, found, wanted.seed or 0)
-    given = {one.parameter.name: value for one, value in zip(found, arrays, strict=True)}
-    about = dict(referenced(program.value)) | given
-    if argnums is not None:
-        about = {name: given[name] for name in [found[n].parameter.name for n in argnums]}
-    known = things(about)
-    for one in found:
-        given[one.parameter.name] = _with_tensors(torch, one, given[one.parameter.name], not known)
-    known = known or things({name: value for name, value in given.items() if name in about})
-
-    @functools.wraps(f)
-    def loss(*args: Any) -> Any:
-        made = f(*args)
-        return losses_in(made[0] if _is_pair(made) else made)
-
-    return Call((loss, *given.values()), {"model": as_asked(known)}, data)
+        return Call((loss, *given.values()), {"model": as_asked(known)}, data)
 
 
 def _is_pair(made: Any) -> bool:

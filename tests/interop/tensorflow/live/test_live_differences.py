@@ -33,7 +33,7 @@ def twice_too_much(x: Any) -> Any:
     ],
 )
 def test_right_gradients_pass(f: Any) -> None:
-    checked = sgtf.check_gradients(f, X, samples=12)
+    checked = sgtf.check_gradients(f, X)
     assert checked.passed
     assert checked["x"].error < 1e-6
 
@@ -89,3 +89,56 @@ def test_what_cannot_be_checked_is_refused() -> None:
     stop = tf.stop_gradient
     with pytest.raises(ArgumentError, match="cannot be held"):
         sgtf.check_gradients(lambda x: tf.reduce_sum(stop(x) * x), X)
+
+
+def test_options_that_tensorflow_lacks_are_refused_by_name() -> None:
+    for options, says in [
+        ({"order": 2}, "of order 1 are compared"),
+        ({"modes": "forward"}, "in reverse mode"),
+    ]:
+        with pytest.raises(ArgumentError, match=says):
+            sgtf.check_gradients(lambda x: tf.reduce_sum(x), X, **options)
+    assert not sgtf.check_gradients(lambda x: x * tf.stop_gradient(x), X, stops="ignore").passed
+
+
+def twin(first: Any, second: Any) -> Any:
+    def loss(x: Any, y: Any) -> Any:
+        a = x * first(x)
+        b = tf.reduce_sum(a) * second(y * y)
+        return tf.reduce_sum(a * b)
+
+    return loss
+
+
+def normalized(x: Any) -> Any:
+    z = tf.exp(x - tf.stop_gradient(tf.reduce_max(x)))
+    return (z / tf.reduce_sum(z))[0]
+
+
+def test_each_line_of_ablate_changes_the_gradient_by_what_its_twin_says() -> None:
+    def loss(x: Any, y: Any) -> Any:
+        a = x * tf.stop_gradient(x)
+        b = tf.reduce_sum(a) * tf.stop_gradient(y * y)
+        return tf.reduce_sum(a * b)
+
+    def gradients(f: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([X, y])
+            made = f(X, y)
+        return tape.gradient(made, [X, y], unconnected_gradients="zero")
+
+    y = tf.constant(np.random.default_rng(1).normal(size=(4, 3)), tf.float64)
+    found = sgtf.ablate(loss, X, y, repeats=1)
+    assert [stop.verdict for stop in found.stops] == ["changes the gradient"] * 2
+    given = gradients(loss)
+    opened_lines = [(tf.identity, tf.stop_gradient), (tf.stop_gradient, tf.identity)]
+    for stop, opened in zip(found.stops, opened_lines, strict=True):
+        for name, a, b in zip("xy", given, gradients(twin(*opened)), strict=True):
+            larger = max(np.linalg.norm(a), np.linalg.norm(b), 1e-30)
+            assert stop.inputs[name].difference == pytest.approx(np.linalg.norm(a - b) / larger, rel=1e-9)
+    softmax = sgtf.ablate(normalized, X[0], repeats=0)
+    assert {stop.verdict for stop in softmax.stops} == {"changes nothing"}
+    w = tf.Variable(2.0, name="w")
+    idle = sgtf.ablate(lambda: w * tf.stop_gradient(tf.constant(3.0)), repeats=0)
+    assert [stop.verdict for stop in idle.stops] == ["idle"]
+    assert w.numpy() == 2.0
