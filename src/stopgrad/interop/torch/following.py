@@ -247,7 +247,8 @@ class Followed(internals.DispatchMode):  # type: ignore[misc]
                 self.events.together(marks, every)
         axes = _axes(name, given, parts[0][0].ndim)
         if axes is not None:
-            return tuple([least(m, axes).reshape(values.shape) for m in parts[0]])  # type: ignore[return-value]
+            of_nans, of_infs = [least(m, axes).reshape(values.shape) for m in parts[0]]
+            return of_nans, of_infs
         return first_of([least(p[0]) for p in parts]), first_of([least(p[1]) for p in parts])
 
     def _maker(
