@@ -110,7 +110,7 @@ def on_page(world: str) -> str:
 
 def write(world: str, text: str) -> None:
     """Write the table of a world into the page."""
-    PAGE.write_text(_place(world).sub(lambda _: f"{text}\n", PAGE.read_text()))
+    PAGE.write_text(_place(world).sub(lambda _: f"{text}\n", PAGE.read_text(), count=1))
 
 
 def _place(world: str) -> re.Pattern[str]:
