@@ -12,7 +12,27 @@ import numpy as np
 PAGE = Path(__file__).parents[2] / "docs" / "rules-at-edges.md"
 INF, NAN = np.inf, np.nan
 LINE = np.array(
-    [-INF, -1e30, -3.5, -2.0, -1.0, -0.5, -1e-30, -0.0, 0.0, 1e-30, 0.25, 0.5, 1.0, 1.5, 2.0, 7.0, 1e30, INF, NAN],
+    [
+        -INF,
+        -1e30,
+        -3.5,
+        -2.0,
+        -1.0,
+        -0.5,
+        -1e-30,
+        -0.0,
+        0.0,
+        1e-30,
+        0.25,
+        0.5,
+        1.0,
+        1.5,
+        2.0,
+        7.0,
+        1e30,
+        INF,
+        NAN,
+    ],
     np.float32,
 )
 """The points at which functions of one number are compared."""

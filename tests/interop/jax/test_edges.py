@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("jax")
 
 from helpers.edges import differing, on_page, table
-from helpers.edges_in_jax import OF_ONE, comparisons, compared
+from helpers.edges_in_jax import OF_ONE, compared, comparisons
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""Our gradient rules against PyTorch's own, at ordinary points and at edges: the page lists where they differ."""
+"""Our gradient rules against PyTorch's own, also at edges: the page lists where they differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from helpers.edges import differing, on_page, table
-from helpers.edges_in_torch import OF_ONE, comparisons, compared
+from helpers.edges_in_torch import OF_ONE, compared, comparisons
 
 
 @pytest.mark.nightly
