@@ -1,4 +1,4 @@
-"""``trace_nan``: which line of JAX code makes the first NaN or infinity, in values or in JAX's own gradient."""
+"""``trace_nan``: which line of JAX makes the first NaN or infinity, in values or in JAX's own gradient."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def trace_nan(
     gradient: bool = True,
     **kwargs: Any,
 ) -> NanTrace:
-    """Find the operation that makes the first NaN or infinity in what a function returns, or in its gradient.
+    """Find the operation that makes the first NaN or infinity in what a function returns or its gradient.
 
     JAX traces the function and differentiates it, as ``jax.grad`` does; the equations are then run one by
-    one, also those in jitted functions, loops, branches, and custom derivatives. So the gradient is JAX's own.
+    one, also those in jitted functions, loops, branches and custom rules. So the gradient is JAX's own.
 
     Args:
-        f: a function that returns an array, or a structure with arrays. A model of Keras with two arguments, x
-            and y, stands for the loss that its ``fit`` differentiates.
+        f: a function that returns an array, or a structure with arrays. A model of Keras with two arguments,
+            x and y, stands for the loss that its ``fit`` differentiates.
         args: its arguments.
-        argnums: those with respect to which it is differentiated; all, and all weights of Keras models, unless
-            given.
+        argnums: those with respect to which it is differentiated; all, and all weights of Keras models,
+            unless given.
         gradient: whether the gradient is looked at, too.
         kwargs: its keyword arguments.
 

@@ -1,7 +1,7 @@
 """Evaluates a jaxpr equation by equation with JAX, and follows NaNs and infinities through it.
 
-It goes into functions that are jitted or remembered, loops, branches and custom derivatives; each primitive is
-bound as JAX's own ``eval_jaxpr`` binds it, so that values and gradients are JAX's.
+It goes into functions that are jitted or remembered, loops, branches and custom derivatives; each primitive
+is bound as JAX's own ``eval_jaxpr`` binds it, so that values and gradients are JAX's.
 """
 
 from __future__ import annotations
@@ -32,10 +32,18 @@ from stopgrad.interop.shared.nans import (
 )
 
 CALLS = {
-    "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr", "remat": "jaxpr",
-    "remat2": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr", "custom_lin": "call_jaxpr",
-}  # fmt: skip
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat": "jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "custom_lin": "call_jaxpr",
+}
 """The primitives that call a jaxpr with their operands, and which of their parameters it is."""
 ELEMENTWISE = frozenset(
     [
@@ -111,10 +119,21 @@ ELEMENTWISE = frozenset(
 )
 """Primitives of which each element of a result is computed from the elements at its place."""
 MOVING = {
-    "broadcast_in_dim": 1, "concatenate": None, "dynamic_slice": 1, "dynamic_update_slice": 2, "expand_dims": 1,
-    "gather": 1, "pad": 2, "reshape": 1, "rev": 1, "select_n": None, "slice": 1, "split": 1, "squeeze": 1,
+    "broadcast_in_dim": 1,
+    "concatenate": None,
+    "dynamic_slice": 1,
+    "dynamic_update_slice": 2,
+    "expand_dims": 1,
+    "gather": 1,
+    "pad": 2,
+    "reshape": 1,
+    "rev": 1,
+    "select_n": None,
+    "slice": 1,
+    "split": 1,
+    "squeeze": 1,
     "transpose": 1,
-}  # fmt: skip
+}
 """Primitives that move elements, and how many of their first operands hold these; None for all."""
 REDUCING = frozenset(["reduce_sum", "reduce_max", "reduce_min", "reduce_prod"])
 FAR = 8

@@ -58,64 +58,179 @@ def _always(_: Values) -> bool:
 
 ROWS: tuple[Row, ...] = (
     _row(
-        "gradient of a root at 0", "sqrt", True, _zero(0),
+        "gradient of a root at 0",
+        "sqrt",
+        True,
+        _zero(0),
         "the derivative of the root is infinite at 0: {ns}.sqrt(x + 1e-12); or, where x may be exactly 0, "
         "replace it before: {ns}.sqrt({ns}.where(x > 0, x, 1.0)), and choose afterwards, too",
     ),
-    _row("root of a negative number", "sqrt rsqrt", None, _below(0, 0.0),
-         "the operand is negative there: keep it at 0 or above, as with {ns}.{clip}"),
-    _row("division by 0", "rsqrt reciprocal", None, _zero(0),
-         "the operand is 0 there: add a small number, such as 1e-12, before"),
-    _row("logarithm of 0", "log log2 log10", None, _zero(0),
-         "keep the operand above 0: {ns}.log(x + 1e-12), or take a loss of logits ({logits})"),
-    _row("logarithm of a negative number", "log log2 log10", None, _below(0, 0.0),
-         "the operand is negative there; keep it above 0"),
+    _row(
+        "root of a negative number",
+        "sqrt rsqrt",
+        None,
+        _below(0, 0.0),
+        "the operand is negative there: keep it at 0 or above, as with {ns}.{clip}",
+    ),
+    _row(
+        "division by 0",
+        "rsqrt reciprocal",
+        None,
+        _zero(0),
+        "the operand is 0 there: add a small number, such as 1e-12, before",
+    ),
+    _row(
+        "logarithm of 0",
+        "log log2 log10",
+        None,
+        _zero(0),
+        "keep the operand above 0: {ns}.log(x + 1e-12), or take a loss of logits ({logits})",
+    ),
+    _row(
+        "logarithm of a negative number",
+        "log log2 log10",
+        None,
+        _below(0, 0.0),
+        "the operand is negative there; keep it above 0",
+    ),
     _row("logarithm of 0", "log1p", None, _below(0, -1.0 + 1e-300), "keep the operand above -1"),
     _row("logarithm of 0", "log1p", None, lambda x: bool(x) and x[0] == -1, "keep the operand above -1"),
-    _row("0 divided by 0", "div", None, lambda x: len(x) > 1 and x[0] == 0 and x[1] == 0,
-         "both are 0 there: divide by {ns}.where(y == 0, 1.0, y), and choose afterwards, too"),
-    _row("division by 0", "div", None, _zero(1),
-         "the divisor is 0 there: add a small number to it, or divide by {ns}.where(y == 0, 1.0, y)"),
-    _row("gradient of a power at 0", "pow", True, _zero(0),
-         "the derivative of x ** p at 0 is infinite for p < 1, and takes log(x) for the exponent: keep x above "
-         "0, as with (x + 1e-12) ** p"),
-    _row("power of a negative number", "pow", None, _below(0, 0.0),
-         "a negative number has no power that is no whole number: take {ns}.abs(x) ** p"),
-    _row("negative power of 0", "pow integer_pow", None, _zero(0),
-         "a negative power divides by 0 there: keep x away from 0"),
-    _row("overflow of exp", "exp exp2 expm1 sinh cosh", None, _beyond(0, 10.0),
-         "exp overflows: take the maximum off first, or use {softmax}, which do"),
-    _row("edge of the domain", "acos asin", None, _beyond(0, 1.0),
-         "the operand is at the edge of -1 .. 1, or beyond, where the derivative is infinite or there is no "
-         "value: clip it inside, as with {ns}.clip(x, -1 + 1e-6, 1 - 1e-6)"),
-    _row("edge of the domain", "acosh", None, lambda x: bool(x) and x[0] <= 1,
-         "the operand is at 1, the edge of the domain, or below: clip it above 1"),
-    _row("edge of the domain", "atanh erf_inv erfinv", None, _beyond(0, 1.0),
-         "the operand is at the edge of -1 .. 1, or beyond: clip it inside, as with "
-         "{ns}.clip(x, -1 + 1e-6, 1 - 1e-6)"),
-    _row("gradient of an angle at the origin", "atan2", True, lambda x: len(x) > 1 and x[0] == 0 == x[1],
-         "the angle of (0, 0) has no derivative: replace the operands there by others before"),
-    _row("gradient of a norm at 0", "norm", True, _always,
-         "the norm's derivative at 0 is 0 / 0: {ns}.sqrt({ns}.sum(x * x) + 1e-12)"),
-    _row("equal eigenvalues", "eigh eig svd", True, _always,
-         "the derivative of eigenvectors (of singular vectors) divides by differences of eigenvalues, and two "
-         "are equal there: make them distinct by a small perturbation, use the values alone, or stop the "
-         "gradient of the vectors"),
-    _row("singular matrix", "lu triangular_solve custom_linear_solve inverse solve", None, _always,
-         "the matrix is singular: add a small multiple of the identity, x + 1e-6 * {ns}.eye(n)"),
-    _row("no positive definite matrix", "cholesky", None, _always,
-         "the matrix has an eigenvalue that is not positive: add a small multiple of the identity, "
-         "x + 1e-6 * {ns}.eye(n)"),
-    _row("an index out of bounds", "gather", False, _always,
-         "an index is out of bounds, and JAX fills with NaN what it finds there: check the indices, or say "
-         "mode=\"clip\""),
-    _row("gradient of a standard deviation of 0", "std", True, _always,
-         "the deviation is 0 (one element, or all alike), where its derivative is infinite: "
-         "{ns}.sqrt({ns}.var(x) + 1e-6)"),
-    _row("standard deviation of one element", "std var", False, _always,
-         "there is one element, and the divisor n - 1 is 0: correction=0, or more elements"),
-    _row("mean of nothing", "mean", False, _always, "there is nothing to take the mean of: check the shape before"),
-)  # fmt: skip
+    _row(
+        "0 divided by 0",
+        "div",
+        None,
+        lambda x: len(x) > 1 and x[0] == 0 and x[1] == 0,
+        "both are 0 there: divide by {ns}.where(y == 0, 1.0, y), and choose afterwards, too",
+    ),
+    _row(
+        "division by 0",
+        "div",
+        None,
+        _zero(1),
+        "the divisor is 0 there: add a small number to it, or divide by {ns}.where(y == 0, 1.0, y)",
+    ),
+    _row(
+        "gradient of a power at 0",
+        "pow",
+        True,
+        _zero(0),
+        "the derivative of x ** p at 0 is infinite for p < 1, and takes log(x) for the exponent: "
+        "keep x above "
+        "0, as with (x + 1e-12) ** p",
+    ),
+    _row(
+        "power of a negative number",
+        "pow",
+        None,
+        _below(0, 0.0),
+        "a negative number has no power that is no whole number: take {ns}.abs(x) ** p",
+    ),
+    _row(
+        "negative power of 0",
+        "pow integer_pow",
+        None,
+        _zero(0),
+        "a negative power divides by 0 there: keep x away from 0",
+    ),
+    _row(
+        "overflow of exp",
+        "exp exp2 expm1 sinh cosh",
+        None,
+        _beyond(0, 10.0),
+        "exp overflows: take the maximum off first, or use {softmax}, which do",
+    ),
+    _row(
+        "edge of the domain",
+        "acos asin",
+        None,
+        _beyond(0, 1.0),
+        "the operand is at the edge of -1 .. 1, or beyond, where the derivative is infinite or there is no "
+        "value: clip it inside, as with {ns}.clip(x, -1 + 1e-6, 1 - 1e-6)",
+    ),
+    _row(
+        "edge of the domain",
+        "acosh",
+        None,
+        lambda x: bool(x) and x[0] <= 1,
+        "the operand is at 1, the edge of the domain, or below: clip it above 1",
+    ),
+    _row(
+        "edge of the domain",
+        "atanh erf_inv erfinv",
+        None,
+        _beyond(0, 1.0),
+        "the operand is at the edge of -1 .. 1, or beyond: clip it inside, as with "
+        "{ns}.clip(x, -1 + 1e-6, 1 - 1e-6)",
+    ),
+    _row(
+        "gradient of an angle at the origin",
+        "atan2",
+        True,
+        lambda x: len(x) > 1 and x[0] == 0 == x[1],
+        "the angle of (0, 0) has no derivative: replace the operands there by others before",
+    ),
+    _row(
+        "gradient of a norm at 0",
+        "norm",
+        True,
+        _always,
+        "the norm's derivative at 0 is 0 / 0: {ns}.sqrt({ns}.sum(x * x) + 1e-12)",
+    ),
+    _row(
+        "equal eigenvalues",
+        "eigh eig svd",
+        True,
+        _always,
+        "the derivative of eigenvectors (of singular vectors) divides by differences of eigenvalues, and two "
+        "are equal there: make them distinct by a small perturbation, use the values alone, or stop the "
+        "gradient of the vectors",
+    ),
+    _row(
+        "singular matrix",
+        "lu triangular_solve custom_linear_solve inverse solve",
+        None,
+        _always,
+        "the matrix is singular: add a small multiple of the identity, x + 1e-6 * {ns}.eye(n)",
+    ),
+    _row(
+        "no positive definite matrix",
+        "cholesky",
+        None,
+        _always,
+        "the matrix has an eigenvalue that is not positive: add a small multiple of the identity, "
+        "x + 1e-6 * {ns}.eye(n)",
+    ),
+    _row(
+        "an index out of bounds",
+        "gather",
+        False,
+        _always,
+        "an index is out of bounds, and JAX fills with NaN what it finds there: check the indices, or say "
+        'mode="clip"',
+    ),
+    _row(
+        "gradient of a standard deviation of 0",
+        "std",
+        True,
+        _always,
+        "the deviation is 0 (one element, or all alike), where its derivative is infinite: "
+        "{ns}.sqrt({ns}.var(x) + 1e-6)",
+    ),
+    _row(
+        "standard deviation of one element",
+        "std var",
+        False,
+        _always,
+        "there is one element, and the divisor n - 1 is 0: correction=0, or more elements",
+    ),
+    _row(
+        "mean of nothing",
+        "mean",
+        False,
+        _always,
+        "there is nothing to take the mean of: check the shape before",
+    ),
+)
 """The cures, the most specific first."""
 
 KINDS = frozenset().union(*[row.kinds for row in ROWS])
@@ -128,13 +243,14 @@ _NARROW = {
 }
 UNUSED = (
     "what arrives there is 0, since the result is not used there, and 0 times an infinity is a NaN: put a "
-    "harmless operand in place of the bad one before the operation, {ns}.where(ok, x, 1.0), not only behind it"
+    "harmless operand in place of the bad one before the operation, {ns}.where(ok, x, 1.0), "
+    "not only behind it"
 )
 """The cure for a derivative that is infinite where nothing arrives."""
 
 
 def choice_says(kind: str, choice: str, words: dict[str, str]) -> str:
-    """The cure for a ``where`` that takes its other branch, at a line, while a gradient runs through this one."""
+    """The cure for a ``where`` that takes its other branch while a gradient runs through this one."""
     return (
         f"the where{choice} takes its other branch here, but the gradient runs through {kind} all the same, "
         f"where it is 0 times an infinity, a NaN. Make the operand of {kind} safe before it, too (the double "
@@ -202,10 +318,12 @@ def _overflow(one: Made, words: dict[str, str]) -> tuple[str, str] | None:
         return None
     if name == "float16":
         return "overflow of float16", (
-            f"the number is beyond the largest of float16, {_NARROW[name]}: scale it down before (a loss scale, "
+            f"the number is beyond the largest of float16, {_NARROW[name]}: scale it down before (a "
+            f"loss scale, "
             "for gradients), or compute this in float32"
         )
     return "overflow", (
-        f"the number is beyond the largest of {name}, {_NARROW[name]}: scale it down before, or compute this in "
+        f"the number is beyond the largest of {name}, {_NARROW[name]}: scale it down before, or "
+        f"compute this in "
         "float64"
     )

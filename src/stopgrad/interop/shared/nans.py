@@ -313,12 +313,9 @@ def _site(graph: Graph, events: Events, n: int, cure: Cure) -> NanSite:
 
 def operation(graph: Graph, call: str, place: RawLocation | None, result: Array = None) -> Operation:
     """An operation that stands for another framework's."""
-    sizes = ("float32",)
-    if result is not None:
-        sizes = (_dtype(result), *result.shape)
-    name, *shape = sizes
+    name, shape = ("float32", ()) if result is None else (_dtype(result), result.shape)
     kinds = (tensor_type(dtype_of(name), tuple(shape)),)
-    return Operation(graph, Foreign, (), (call, (sizes,), (), (), ""), kinds, "", place)
+    return Operation(graph, Foreign, (), (call, ((name, *shape),), (), (), ""), kinds, "", place)
 
 
 def _dtype(x: Array) -> str:

@@ -1,4 +1,4 @@
-"""Follows NaNs and infinities through each operation that PyTorch runs, forwards and in autograd's own backward.
+"""Follows NaNs and infinities through each operation that PyTorch runs, forwards and in the backward pass.
 
 A mode sees every ATen operation, with its operands and results; autograd says which node it runs now, whose
 number is that of the operation that made the node. Marks are kept beside the memory of tensors, so that views
@@ -232,7 +232,7 @@ class Followed(internals.DispatchMode):  # type: ignore[misc]
             try:
                 moved = [_moved(func, given, [p[i] for p in parts], values.shape) for i in (0, 1)]
                 return moved[0], moved[1]
-            except Exception:  # Its dtypes do not go together with integers.
+            except Exception:  # noqa: S110 - integers do not go with its other operands: it counts as a whole.
                 pass
         if torch.Tag.pointwise in func.tags:
             try:
@@ -247,7 +247,8 @@ class Followed(internals.DispatchMode):  # type: ignore[misc]
                 self.events.together(marks, every)
         axes = _axes(name, given, parts[0][0].ndim)
         if axes is not None:
-            return tuple([least(m, axes).reshape(values.shape) for m in parts[0]])  # type: ignore[return-value]
+            of_nans, of_infs = [least(m, axes).reshape(values.shape) for m in parts[0]]
+            return of_nans, of_infs
         return first_of([least(p[0]) for p in parts]), first_of([least(p[1]) for p in parts])
 
     def _maker(
