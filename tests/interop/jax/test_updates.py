@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stopgrad.errors import ArgumentError, FlowError
 
 import stopgrad.jax as sgj
+from stopgrad.base.errors import ArgumentError, FlowError
 from stopgrad.flow.updates import HELD, HIDDEN, MOVES, RAW, WITHOUT
 
 optax = pytest.importorskip("optax")

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from stopgrad.errors import ArgumentError, FlowError
 
 import stopgrad.tensorflow as sgtf
+from stopgrad.base.errors import ArgumentError, FlowError
 from stopgrad.flow.updates import HELD, MOVES, WITHOUT
 
 tf = pytest.importorskip("tensorflow")
@@ -36,7 +36,7 @@ def net(frozen: bool = False) -> Any:
 
 
 def values(*holders: Any) -> list[Any]:
-    return [v.numpy().copy() for holder in holders for v in holder.variables]
+    return [v.value.numpy().copy() for holder in holders for v in holder.variables]
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

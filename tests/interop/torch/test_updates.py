@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from stopgrad.errors import ArgumentError, FlowError
 
 import stopgrad.torch as sgt
+from stopgrad.base.errors import ArgumentError, FlowError
 from stopgrad.flow.updates import HELD, MOVES, WITHOUT
 
 X = torch.tensor([[1.0, 2.0], [3.0, -1.0]])

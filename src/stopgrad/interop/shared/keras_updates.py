@@ -70,7 +70,10 @@ def _is_real(v: Any) -> bool:
 
 def _array(ops: Any, g: Any) -> Any:
     """A value as an array; of a gradient of slices, such as an embedding has, their values."""
-    return ops.convert_to_numpy(ops.convert_to_tensor(g.values if hasattr(g, "dense_shape") else g)).copy()
+    value = g.value if keras.is_variable(g) else g.values if hasattr(g, "dense_shape") else g
+    with warnings.catch_warnings():  # Of NumPy about TensorFlow's arrays.
+        warnings.simplefilter("ignore")
+        return ops.convert_to_numpy(ops.convert_to_tensor(value)).copy()
 
 
 @contextlib.contextmanager
