@@ -8,6 +8,7 @@ import this package in every run of every project in the environment. In a proje
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,11 @@ from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.base.namespaces import require
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
 from stopgrad.flow.patterns import matching
-from stopgrad.interop.kinds import (
-    is_module,
-    is_optimizer,
-)
-from stopgrad.interop.worlds import report
+from stopgrad.interop.kinds import TENSORFLOW, TORCH, is_module, is_optimizer
+from stopgrad.interop.worlds import WORLDS, report
 
 if TYPE_CHECKING:
-    from stopgrad.interop.torch.training_checks import Training
+    from stopgrad.interop.shared.trained import Trained
 
 NAME = "gradient_flow"
 """The name of the fixture, the marker and the option in a project's configuration."""
@@ -203,7 +201,7 @@ _PATTERNS = ("only", "blocked", "ignore")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that checks all tests."""
     parser.addini(
-        NAME, "check what backward() trains in every test that uses PyTorch", type="bool", default=False
+        NAME, "check what every test that uses PyTorch or TensorFlow trains", type="bool", default=False
     )
 
 
@@ -211,26 +209,41 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, which ``pytest --markers`` shows."""
     config.addinivalue_line(
         "markers",
-        f"{NAME}(only=[...], blocked=[...], ignore=[...]): fail unless backward() gives gradients to all "
-        "parameters that the test trains, to these only, to none of these; patterns such as 'encoder.*'",
+        f"{NAME}(only=[...], blocked=[...], ignore=[...]): fail unless backward() or tape.gradient() gives "
+        "gradients to all parameters that the test trains, to these only, to none of these; patterns such as "
+        "'encoder.*'",
     )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Watch and check marked tests, or all tests that use PyTorch if the project's option says so."""
+    """Watch and check marked tests, or all tests that use PyTorch or TensorFlow if the option says so."""
     marker = item.get_closest_marker(NAME)
-    if marker is None and not (item.config.getini(NAME) and "torch" in sys.modules):
+    used = [world for world in _WATCHED if WORLDS[world].package in sys.modules]
+    if marker is None and not (item.config.getini(NAME) and used):
         return (yield)
     options = {} if marker is None else _options(marker)
-    require("torch", "the marker gradient_flow", "torch")
-    training = require("stopgrad.interop.torch.training_checks", "the marker gradient_flow", "torch")
-    given = getattr(item, "funcargs", {})
-    named = {name: value for name, value in given.items() if is_module(value) or is_optimizer(value)}
-    with training.Training(named, leaves=marker is not None) as watched:
+    fixtures = getattr(item, "funcargs", {})
+    named = {name: value for name, value in fixtures.items() if is_module(value) or is_optimizer(value)}
+    watches = [_training(world)(named, leaves=marker is not None) for world in used or [TORCH]]
+    with contextlib.ExitStack() as watching:
+        for watch in watches:
+            watching.enter_context(watch)
         result = yield
-    _check(watched, options, marker in item.own_markers)
+    _check([watch.trained() for watch in watches], options, marker in item.own_markers)
     return result
+
+
+_WATCHED = (TORCH, TENSORFLOW)
+"""The worlds whose gradients can be watched while a test runs."""
+
+
+def _training(world: str) -> Any:
+    """The class that watches what code of a world trains."""
+    purpose = f"the marker {NAME}"
+    package, extra, module = WORLDS[world]
+    require(package, purpose, extra)
+    return require(module, purpose, extra).Training
 
 
 def _options(marker: pytest.Mark) -> dict[str, list[str]]:
@@ -252,18 +265,21 @@ def _patterns(name: str, value: object) -> list[str]:
     return list(found)
 
 
-def _check(watched: Training, options: dict[str, list[str]], itself: bool) -> None:
-    """Fail the test that just ran if its ``backward()`` did not train what it should."""
-    if not watched.calls:
+def _check(trained: Sequence[Trained], options: dict[str, list[str]], itself: bool) -> None:
+    """Fail the test that just ran if it did not train what it should."""
+    called = [one for one in trained if one.calls]
+    if not called:
         if itself:  # The test itself is marked, not only its file or class.
-            why = "the test calls backward() nowhere, so that its marker checks nothing"
+            does = " or ".join(one.does for one in trained)
+            why = f"the test calls {does} nowhere, so that its marker checks nothing"
             if "jax" in sys.modules:
-                why += "; it sees PyTorch only: of a JAX function, call stopgrad.jax.assert_flows(f, *args)"
+                why += "; of a JAX function, call stopgrad.jax.assert_flows(f, *args)"
             pytest.fail(f"{NAME}: {why}", pytrace=False)
         return
-    try:
-        wrong = watched.wrong(**options)
-    except StopgradError as error:
-        wrong = error.message
-    if wrong:
-        pytest.fail(f"{NAME}: {wrong}", pytrace=False)
+    for one in called:
+        try:
+            wrong = one.wrong(**options)
+        except StopgradError as error:
+            wrong = error.message
+        if wrong:
+            pytest.fail(f"{NAME}: {wrong}", pytrace=False)

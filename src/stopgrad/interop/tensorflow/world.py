@@ -12,6 +12,7 @@ from stopgrad.flow.flow import Flow
 from stopgrad.interop.tensorflow.asking import explain, report_on
 from stopgrad.interop.tensorflow.differences import check_gradients as check_gradients
 from stopgrad.interop.tensorflow.nans import trace_nan as trace_nan
+from stopgrad.interop.tensorflow.training_checks import Training as Training
 
 
 def report(ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:

@@ -7,17 +7,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from stopgrad.flow.patterns import matching
-from stopgrad.flow.source_lines import place
-from stopgrad.flow.stories import stories_of
-from stopgrad.flow.words import listed, some
+from stopgrad.interop.shared.trained import Group, Trained
 from stopgrad.interop.torch import asking
 from stopgrad.interop.torch.questions import Asked, Loss
 from stopgrad.interop.torch.recording.arguments import tensors_in
@@ -26,25 +23,6 @@ from stopgrad.interop.torch.watching import Watch, watch
 
 Module = torch.nn.Module
 Tensor = torch.Tensor
-
-SHOWN = 4
-"""The most names in a message."""
-CALLS = 200
-"""The most calls of ``backward()`` that are looked at, in the order in which they were made."""
-
-
-class Group(NamedTuple):
-    """Parameters that are trained together.
-
-    Attributes:
-        name: whose they are, for messages.
-        keys: their names.
-        wholly: whether each must be trained; else only if any is.
-    """
-
-    name: str
-    keys: tuple[str, ...]
-    wholly: bool
 
 
 class Training:
@@ -101,7 +79,7 @@ class Training:
     @property
     def calls(self) -> list[Any]:
         """The calls of ``backward()``; ``torch.autograd.grad`` trains nothing by itself."""
-        return [call for call in self.seen.backward_calls if call.kind == "backward"][:CALLS]
+        return [call for call in self.seen.backward_calls if call.kind == "backward"]
 
     # ----------------------------------------------------------------------------------- the parameters
 
@@ -170,68 +148,13 @@ class Training:
             used[name] += 1
             yield (name if used[name] == 1 else f"{name}_{used[name]}"), thing
 
-    # -------------------------------------------------------------------------------------- what is wrong
-
-    def wrong(self, only: Sequence[str] = (), blocked: Sequence[str] = (), ignore: Sequence[str] = ()) -> str:
-        """What is wrong, with the report of the call that shows it; empty if nothing is.
-
-        Args:
-            only: patterns of names; gradients arrive at these and at no others.
-            blocked: patterns of names; gradients arrive at none of these.
-            ignore: patterns of names that are not looked at.
-
-        Raises:
-            ArgumentError: nothing is called as a pattern says.
-        """
+    def trained(self) -> Trained:
+        """The calls of ``backward()``, and the parameters that are trained."""
         parameters, groups = self.groups()
-        calls = self.calls
-        if not calls:
-            return ""
         if not parameters:
             parameters = self.leaves()
             groups = [Group("the tensors that require grad", tuple(parameters), False)]
-        reports = _Reports(calls, parameters)
-        known = dict.fromkeys(key for group in groups for key in group.keys)
-        ignored, barred = _matching(ignore, known, "ignore"), _matching(blocked, known, "blocked")
-        if only:
-            wanted = _matching(only, known, "only")
-            groups, barred = [Group("only", tuple(wanted), True)], known.keys() - wanted
-        required = [g._replace(keys=tuple(k for k in g.keys if k not in ignored | barred)) for g in groups]
-        closed = [key for key in known if key in barred - ignored]
-        return _missing(reports, required) or _arriving(reports, closed)
-
-
-class _Reports:
-    """The reports on the calls, made when they are asked for."""
-
-    def __init__(self, calls: Sequence[Any], parameters: Mapping[str, Tensor]) -> None:
-        self.calls, self._parameters = calls, dict(parameters)
-        self._made: dict[int, Any] = {}
-
-    def __getitem__(self, i: int) -> Any:
-        if i not in self._made:
-            self._made[i] = self.calls[i].explain(self._parameters)
-        return self._made[i]
-
-    def first(self, keys: Iterable[str]) -> dict[str, int]:
-        """For each key that gets a gradient, the number of the first report in which it does."""
-        found: dict[str, int] = {}
-        left = dict.fromkeys(keys)
-        for i in range(len(self.calls)):
-            if not left:
-                break
-            flow = self[i]
-            arrived = [key for key in left if flow[key].arrives]
-            found |= dict.fromkeys(arrived, i)
-            for key in arrived:
-                del left[key]
-        return found
-
-    def told(self, i: int, keys: Sequence[str]) -> str:
-        """The part of a report about these keys, below the line of its call."""
-        location = self.calls[i].location
-        where = f"backward() at {place(location)}\n" if location is not None else ""
-        return f"{where}\n{stories_of(self[i][list(keys)])}"
+        return Trained("backward()", self.calls, parameters, groups)
 
 
 class _Leaves(TorchFunctionMode):
@@ -279,38 +202,6 @@ def _variable(thing: object, frame: FrameType | None) -> str:
             if path:
                 return f"{type(value).__name__ if name == 'self' else name}.{path}"
     return ""
-
-
-def _matching(patterns: Sequence[str], keys: Iterable[str], option: str) -> set[str]:
-    """The keys that match patterns, with or without the module's name at their beginning."""
-    both = {name: key for key in keys for name in (key.partition(".")[2], key) if name}
-    return {both[name] for name in matching(option, patterns, both)}
-
-
-def _missing(reports: _Reports, groups: Sequence[Group]) -> str:
-    """The message about trained parameters that get no gradient."""
-    for group in groups:
-        first = reports.first(group.keys)
-        missing = [key for key in group.keys if key not in first]
-        if missing and (group.wholly or first):
-            told = reports.told(min(first.values(), default=0), missing)
-            return f"no backward() gives a gradient to {_some(missing)} ({group.name})\n{told}"
-    return ""
-
-
-def _arriving(reports: _Reports, barred: Sequence[str]) -> str:
-    """The message about parameters that get a gradient but should not."""
-    first = reports.first(barred)
-    if not first:
-        return ""
-    found = [key for key, i in first.items() if i == min(first.values())]
-    told = reports.told(min(first.values()), found)
-    return f"backward() gives a gradient to {_some(found)}, and should not\n{told}"
-
-
-def _some(names: Sequence[str]) -> str:
-    """Names listed for a sentence, only the first few of many."""
-    return listed(list(names)) if len(names) <= SHOWN else some(list(names), SHOWN)
 
 
 # ------------------------------------------------------------------------------------------ a loss alone

@@ -10,7 +10,7 @@ import torch
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.flow import Flow
 from stopgrad.interop.torch.asking import explain
-from stopgrad.interop.torch.training_checks import report_on
+from stopgrad.interop.torch.training_checks import Training as Training, report_on
 
 
 def report(ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
