@@ -524,5 +524,5 @@ def test_an_optimizer_of_the_file_says_what_moves(tmp_path: Path, capsys: pytest
     assert "moves without a gradient: p.encoder" in capsys.readouterr().err
     assert cli.main(["explain", f"{path}:loss", "--optimizer", "tx", "--fail-on", "held"]) == 0
     assert cli.main(["explain", f"{path}:loss", "--fail-on", "held"]) == 2
-    assert cli.main(["explain", f"{path}:loss", "--optimizer", "ty"]) == 2
+    assert cli.main(["explain", f"{path}:loss", "--optimizer", "txx"]) == 2
     assert "did you mean tx?" in capsys.readouterr().err
