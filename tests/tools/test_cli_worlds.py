@@ -539,3 +539,24 @@ def test_only_takes_patterns_prefixes_and_several() -> None:
     assert list(only(flow, ["p"])) == ["p.a", "p.b"]
     with pytest.raises(ArgumentError, match="--only: nothing is called 'w'; there are"):
         only(flow, ["w"])
+
+
+def test_an_optimizer_of_the_file_says_what_moves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trained.py"
+    path.write_text(
+        "import jax, jax.numpy as jnp, optax\n"
+        'p = {"encoder": jnp.ones(3), "head": jnp.ones(3)}\n'
+        "tx = optax.adamw(0.1, weight_decay=0.1)\n"
+        "def loss(p):\n"
+        '    return (jax.lax.stop_gradient(p["encoder"]) * p["head"]).sum()\n'
+        "def example_inputs():\n"
+        "    return (p,)\n"
+    )
+    pytest.importorskip("optax")
+    word = "moves-without-a-gradient:p.encoder"
+    assert cli.main(["explain", f"{path}:loss", "--optimizer", "tx", "--fail-on", word]) == 1
+    assert "moves without a gradient: p.encoder" in capsys.readouterr().err
+    assert cli.main(["explain", f"{path}:loss", "--optimizer", "tx", "--fail-on", "held"]) == 0
+    assert cli.main(["explain", f"{path}:loss", "--fail-on", "held"]) == 2
+    assert cli.main(["explain", f"{path}:loss", "--optimizer", "txx"]) == 2
+    assert "did you mean tx?" in capsys.readouterr().err

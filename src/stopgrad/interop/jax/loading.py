@@ -134,8 +134,8 @@ def explain(
             vanishes or explodes. The gradients at arguments are JAX's own; where they vanish on the way is
             measured in a graph of ours, if that arrives at the same gradients.
         grad: what makes your gradient function of a loss: ``jax.grad``, ``eqx.filter_grad``,
-            ``nnx.value_and_grad``, ``functools.partial(jax.grad, has_aux=True)``. Of a function that returns
-            auxiliary results, its first result is asked about.
+            ``nnx.value_and_grad``, ``functools.partial(jax.grad, has_aux=True)``; or the gradient function
+            itself. Of a function that returns auxiliary results, its first result is asked about.
         wrt: in place of *grad*, a filter of what is differentiated: one of nnx, such as ``nnx.Param``; a
             function of a leaf; a tree of booleans like the argument.
         optimizer: what updates the parameters: an optax transformation, whose state is then a new one; a pair

@@ -129,9 +129,11 @@ class JaxMonitor(Monitor):
 
 
 def _present(optimizer: Any) -> Any:
-    """An optimizer as it is now: what a function without parameters returns."""
-    asked = callable(optimizer) and not hasattr(optimizer, "update") and not parameters_of(optimizer)
-    return optimizer() if asked else optimizer
+    """An optimizer as it is now: what a function that needs no arguments returns."""
+    if not callable(optimizer) or hasattr(optimizer, "update"):
+        return optimizer
+    needed = [p for p in parameters_of(optimizer) if p.default is p.empty]
+    return optimizer if needed else optimizer()
 
 
 def _kind(value: Any) -> Any:

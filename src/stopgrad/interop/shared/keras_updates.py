@@ -43,7 +43,7 @@ def steps_of(
     ids = {id(v) for v in trained}
 
     def values() -> dict[str, Any]:
-        return {name: ops.convert_to_numpy(v) for name, v in xs.items() if _is_real(v)}
+        return {name: _array(ops, v) for name, v in xs.items() if _is_real(v)}
 
     handed = {name: _array(ops, arrived[name]) for name, v in xs.items() if name in arrived and id(v) in ids}
     why = {name: "the optimizer does not have it" for name, v in xs.items() if id(v) not in ids}
@@ -69,8 +69,11 @@ def _is_real(v: Any) -> bool:
 
 
 def _array(ops: Any, g: Any) -> Any:
-    """A gradient as an array; of slices, such as an embedding has, their values."""
-    return ops.convert_to_numpy(getattr(g, "values", g) if hasattr(g, "dense_shape") else g)
+    """A value as an array; of a gradient of slices, such as an embedding has, their values."""
+    value = g.value if keras.is_variable(g) else g.values if hasattr(g, "dense_shape") else g
+    with warnings.catch_warnings():  # Of NumPy about TensorFlow's arrays.
+        warnings.simplefilter("ignore")
+        return ops.convert_to_numpy(ops.convert_to_tensor(value)).copy()
 
 
 @contextlib.contextmanager
@@ -82,7 +85,7 @@ def _kept(optimizer: Any, variables: Any) -> Iterator[Any]:
     ops = keras.loaded().ops
     same = optimizer if optimizer.built else _twin(optimizer)
     changed: Sequence[Any] = [*variables, *(optimizer.variables if same is optimizer else ())]
-    before = [(v, ops.convert_to_numpy(v).copy()) for v in changed]
+    before = [(v, _array(ops, v)) for v in changed]
     try:
         yield same
     finally:

@@ -100,27 +100,38 @@ def explain(
     flow = seen.explain(losses, xs, only=only, magnitudes=magnitudes)
     if optimizer is None:
         return flow
-    again = functools.partial(_again, f, args, kwargs)
-    asked = chosen("explain", named_tensors("explain", xs), only)
-    return flow.with_steps(_steps("explain", optimizer, losses, again, asked, xs))
+    return with_updates("explain", flow, optimizer, losses, functools.partial(call, f, *args, **kwargs), xs)
 
 
-def _again(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    return list(tensors_in(call(f, *args, **kwargs)))
+def with_updates(
+    what: str, flow: Flow, optimizer: Any, losses: Sequence[Any], again: Callable[[], Any], xs: Any
+) -> Flow:
+    """A report with what an update by an optimizer of PyTorch or of Keras does.
+
+    Args:
+        what: the caller, for errors.
+        flow: the report.
+        optimizer: the optimizer.
+        losses: what is differentiated, with its graph.
+        again: computes what holds the losses once more.
+        xs: what was asked about.
+    """
+    asked = {name: x for name, x in named_tensors(what, xs).items() if name in flow.xs}
+    return flow.with_steps(_steps(what, optimizer, losses, again, asked, xs))
 
 
 def _steps(
     what: str,
     optimizer: Any,
     losses: Sequence[Any],
-    again: Callable[[], Sequence[Any]],
+    again: Callable[[], Any],
     asked: Mapping[str, Any],
     xs: Any,
 ) -> dict[str, Step]:
-    """What an update does to the tensors asked about, by an optimizer of PyTorch or of Keras."""
+    """What an update does to the tensors asked about."""
     of_keras = keras_updates.optimizer_in(optimizer)
     if of_keras is None:
-        return updating.steps_of(what, optimizer, losses, again, asked)
+        return updating.steps_of(what, optimizer, losses, lambda: list(tensors_in(again())), asked)
     parts = list(xs.values()) if isinstance(xs, Mapping) else [xs]
     layers = [x for x in [*parts, optimizer] if keras.is_layer(x)]
     every = [*of_keras.variables, *[v for layer in layers for v in layer.variables]]

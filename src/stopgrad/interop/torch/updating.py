@@ -94,7 +94,8 @@ def _numbers(tensors: Mapping[str, Tensor | None]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _same_draws() -> Iterator[None]:
     """What is drawn in here is drawn again afterwards."""
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    is_used = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if is_used else ()
     with torch.random.fork_rng(list(devices)):
         yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +20,34 @@ class Question(NamedTuple):
     program: Program
     wanted: Wanted
     found: Sequence[Argument]
+
+
+def trained_with(question: Question) -> dict[str, Any]:
+    """The optimizer and the gradient function that the command line names, as options of ``explain``.
+
+    Raises:
+        ArgumentError: the file has no such name.
+    """
+    found: dict[str, Any] = {}
+    for option, text in question.wanted.trained_with.items():
+        parts = [_named(question.program, option, name.strip()) for name in text.split(",")]
+        found[option] = parts[0] if len(parts) == 1 else tuple(parts)
+    return found
+
+
+def _named(program: Program, option: str, name: str) -> Any:
+    """What the file calls so; attributes follow dots."""
+    first, *rest = name.split(".")
+    if first not in program.names:
+        close = difflib.get_close_matches(first, [one for one in program.names if one[:1] != "_"], 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ArgumentError(f"--{option}: the file of {program.target} has no {first!r}{hint}")
+    value = program.names[first]
+    for part in rest:
+        if not hasattr(value, part):
+            raise ArgumentError(f"--{option}: {first} has no attribute {part!r}")
+        value = getattr(value, part)
+    return value
 
 
 class Answer(NamedTuple):

@@ -122,12 +122,14 @@ class Wanted(NamedTuple):
         example: the value of ``--example``.
         argnums: positions in the function's signature.
         seed: of random data; None if nothing is computed, so that sizes may stay open.
+        trained_with: the values of ``--optimizer`` and ``--grad``, if they are given, by these names.
     """
 
     shapes: Sequence[tuple[str, TensorType]]
     example: str | None
     argnums: Sequence[int] | None
     seed: int | None
+    trained_with: Mapping[str, str] = {}
 
 
 def call_of(program: Program, wanted: Wanted, found: Sequence[Argument] | None = None) -> Call:

@@ -52,6 +52,16 @@ def add_flow(commands: Commands) -> None:
         metavar="PATTERNS",
         help="show only what is called so, such as 'encoder.*' or head.weight,head.bias; may be given often",
     )
+    explain.add_argument(
+        "--optimizer",
+        metavar="NAME",
+        help="what the file calls the optimizer, or tx,state of optax: also say what an update of it moves",
+    )
+    explain.add_argument(
+        "--grad",
+        metavar="NAME",
+        help="for JAX, what the file calls what makes the gradient function, such as eqx.filter_grad",
+    )
     check = _command(commands, "check", run_check, "compare gradients with finite differences, stops held")
     check.add_argument("--order", type=int, choices=(1, 2), default=1, help="of the derivatives (1)")
     check.add_argument(
@@ -157,7 +167,9 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
                 f"argument --argnums: {arguments.argnums!r} is no list of numbers, such as 0,2"
             )
     shapes = [shape_option(text) for text in arguments.shape]
-    return Wanted(shapes, arguments.example, argnums, getattr(arguments, "seed", None))
+    given = {name: getattr(arguments, name, None) for name in ("optimizer", "grad")}
+    trained_with = {name: text for name, text in given.items() if text is not None}
+    return Wanted(shapes, arguments.example, argnums, getattr(arguments, "seed", None), trained_with)
 
 
 # -------------------------------------------------------------------------------------------- running

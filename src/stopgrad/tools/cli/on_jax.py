@@ -14,7 +14,7 @@ from stopgrad.base.types import TensorType
 from stopgrad.graph.arguments import parameters_of
 from stopgrad.graph.operands import is_tensor
 from stopgrad.interop.kinds import JAX, kind
-from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors
+from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors, trained_with
 from stopgrad.tools.cli.calls import Call, chosen, with_data, with_numbers
 from stopgrad.tools.cli.inputs import Argument, line_of
 from stopgrad.tools.cli.ours import asked
@@ -29,6 +29,11 @@ class OnJax:
         """The report of ``stopgrad.jax.explain``."""
         jax, sgj = _modules("explaining a JAX function")
         f, found, options = _traced(question)
+        trained = trained_with(question)
+        if trained:
+            given, data = with_data(question.program, found, question.wanted.seed or 0)
+            call = Call((f, *given), {**options, **trained})
+            return Answer(asked(question, call, lambda: sgj.explain(*call.args, **call.options)), data)
         found, _ = with_numbers(question.program, found)
         values = [map_leaves(lambda x: _struct(jax, x), one.value) for one in found]
         call = Call((f, *values), options)
@@ -69,7 +74,7 @@ def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dic
             given[i] = arg
         made = whole(*given)
         require_tensors(question, made, JAX)
-        return losses_in(made)
+        return made if "grad" in wanted.trained_with else losses_in(made)
 
     return _with_names(function, whole, traced), [found[i] for i in traced], _options(traced, argnums, found)
 

@@ -11,7 +11,7 @@ from stopgrad.base.structure import flatten, map_leaves
 from stopgrad.base.types import TensorType
 from stopgrad.graph.operands import is_tensor
 from stopgrad.interop.kinds import TENSORFLOW, kind, kinds_in
-from stopgrad.tools.cli.asking import Answer, Question, losses_in
+from stopgrad.tools.cli.asking import Answer, Question, losses_in, trained_with
 from stopgrad.tools.cli.calls import Call, chosen, with_data
 
 
@@ -39,7 +39,7 @@ class OnTensorflow:
 
         with sgtf.watch() as seen:
             try:
-                flow = sgtf.explain(loss, *values)
+                flow = sgtf.explain(loss, *values, **trained_with(question))
             except ArgumentError:
                 if not returned or TENSORFLOW in kinds_in(returned) or not seen.gradient_calls:
                     raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from stopgrad.base.structure import flatten, paths, unflatten
 from stopgrad.base.types import TensorType
 from stopgrad.flow.source_lines import place
 from stopgrad.interop.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
-from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors
+from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors, trained_with
 from stopgrad.tools.cli.calls import Call, chosen, with_data
 from stopgrad.tools.cli.inputs import Argument, line_of
 
@@ -47,7 +47,9 @@ class OnTorch:
         with training.Training(leaves=True) as watched:
             made = f(*given.values())
         known = known or things({name: value for name, value in given.items() if name in about})
-        flow = _report(question, watched, made, known or things(watched.leaves() | watched.modules()))
+        again = functools.partial(f, *given.values())
+        about = known or things(watched.leaves() | watched.modules())
+        flow = _report(question, watched, made, about, again)
         if not len(flow):
             raise ArgumentError(
                 f"{line_of(program)}{program.name} makes its loss of nothing that is known here and requires "
@@ -83,7 +85,9 @@ def _is_pair(made: Any) -> bool:
     return isinstance(made, tuple) and len(made) == 2 and _names_what_to_ask(made[1])
 
 
-def _report(question: Question, watched: Training, made: Any, known: Mapping[str, Any]) -> Any:
+def _report(
+    question: Question, watched: Training, made: Any, known: Mapping[str, Any], again: Callable[[], Any]
+) -> Any:
     """The report on the returned loss, or else on the only ``backward()``, and the tensors asked about."""
     seen = watched.seen
     if not kinds_in(made) and seen.backward_calls:
@@ -95,7 +99,14 @@ def _report(question: Question, watched: Training, made: Any, known: Mapping[str
         xs = as_asked(known)
     require_tensors(question, made, TORCH)
     tensors = [leaf for leaf in flatten(losses_in(made))[0] if comes_from(leaf, "torch.Tensor")]
-    return seen.explain(tensors or made, xs)
+    flow = seen.explain(tensors or made, xs)
+    trained = trained_with(question)
+    if not trained:
+        return flow
+    if "grad" in trained:
+        raise ArgumentError("--grad is for JAX; PyTorch has one gradient function")
+    asking = require("stopgrad.interop.torch.asking", "an update of PyTorch", "torch")
+    return asking.with_updates("explain", flow, trained["optimizer"], tensors, again, xs)
 
 
 def _only_call(question: Question, calls: Sequence[Any]) -> Any:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from stopgrad.base.errors import ShapeError, StopgradError
+from stopgrad.base.errors import ArgumentError, ShapeError, StopgradError
 from stopgrad.flow import explain
 from stopgrad.graph.builder import Placed
 from stopgrad.interop.kinds import OURS
@@ -25,6 +25,11 @@ class Ours:
 
     def explain(self, question: Question) -> Answer:
         """The report of :func:`stopgrad.explain`."""
+        if question.wanted.trained_with:
+            raise ArgumentError(
+                f"{line_of(question.program)}--optimizer and --grad are for PyTorch, JAX and TensorFlow; of "
+                "a graph of ours, assignments are what moves parameters"
+            )
         call = self.call(question, "explain")
         return Answer(asked(question, call, lambda: explain(*call.args, **call.options)))
 

@@ -12,6 +12,7 @@ import numpy as np
 from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.operands import shorten
+from stopgrad.graph.public import call
 from stopgrad.interop.jax.tracing import path_of
 from stopgrad.interop.jax.training.arrays import has_slope
 from stopgrad.interop.jax.updating.modules import is_module, is_optimizer, modules_in, nnx, tied
@@ -79,7 +80,7 @@ class _Seen:
         @functools.wraps(f, updated=())
         def seen(*args: Any, **kwargs: Any) -> Any:
             made = f(*args, **kwargs)
-            self.has_aux = isinstance(made, (tuple, list)) and len(made) > 1
+            self.has_aux = isinstance(made, (tuple, list)) and len(made) > 0
             self.structure = jax.tree_util.tree_structure(made)
             return made
 
@@ -115,7 +116,8 @@ def differentiated(
     numbers = _numbers(what, training.grad, argnums, len(args))
     given: Any = getattr(training.grad, "keywords", {}).get("argnums", 0 if argnums is None else argnums)
     is_single = not isinstance(given, (list, tuple))
-    made = _gradient_function(what, f, seen, args, numbers, is_single, training)(*args, **kwargs)
+    gradient_function = _gradient_function(what, seen, args, numbers, is_single, training)
+    made = call(gradient_function, *args, **kwargs)
     names = argument_names(f, len(args))
     trees = [(names[n], args[n]) for n in numbers]
     candidates = _candidates(made, seen)
@@ -153,7 +155,7 @@ def _numbers(what: str, grad: Any, argnums: int | Sequence[int] | None, count: i
 
 
 def _gradient_function(
-    what: str, f: Loss, seen: _Seen, args: Sequence[Any], numbers: list[int], single: bool, training: Training
+    what: str, seen: _Seen, args: Sequence[Any], numbers: list[int], single: bool, training: Training
 ) -> Callable[..., Any]:
     """The gradient function of a loss, as the user makes it."""
     argnums: Any = numbers[0] if single else tuple(numbers)
@@ -164,12 +166,7 @@ def _gradient_function(
             told = "makes the gradient function of a loss, as jax.grad or eqx.filter_grad does"
             raise ArgumentError(f"{what}: grad {told}; {shorten(training.grad)} cannot be called")
         is_said = "argnums" in getattr(training.grad, "keywords", {}) or argnums == 0
-        made = training.grad(seen.whole) if is_said else training.grad(seen.whole, argnums=argnums)
-        if not callable(made):
-            told = "takes a loss and returns a function, as jax.grad does"
-            raise ArgumentError(f"{what}: grad {told}; it returned {shorten(made)}")
-        found: Callable[..., Any] = made
-        return found
+        return _made(training.grad, seen, {} if is_said else {"argnums": argnums})
     if any(modules_in(args[n]) for n in numbers):
         flax, wrt = nnx(), training.wrt
         if wrt is None:
@@ -182,6 +179,23 @@ def _gradient_function(
     return _refusing(what, jax.grad(seen.first, argnums=argnums))
 
 
+def _made(grad: Callable[..., Any], seen: _Seen, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """What *grad* makes of a loss; or *grad* itself, where it is a gradient function already."""
+    try:
+        made = grad(seen.whole, **options)
+    except Exception:  # It takes the arguments, and no loss.
+        made = None
+    if callable(made):
+        found: Callable[..., Any] = made
+        return found
+
+    def ready(*args: Any, **kwargs: Any) -> Any:
+        seen.whole(*args, **kwargs)
+        return grad(*args, **kwargs)
+
+    return ready
+
+
 def _refusing(what: str, gradient: Callable[..., Any]) -> Callable[..., Any]:
     """A gradient function that says what helps if JAX does not take the arguments."""
 
@@ -189,7 +203,7 @@ def _refusing(what: str, gradient: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return gradient(*args, **kwargs)
         except TypeError as error:
-            if "grad" not in str(error):  # The error is the user's own.
+            if "grad" not in str(error).lower():  # The error is the user's own.
                 raise
             told = " ".join(str(error).split())[:300]
             raise ArgumentError(
