@@ -21,6 +21,7 @@ from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
 from stopgrad.flow.magnitudes.told import findings_of
 from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
+from stopgrad.flow.patterns import called
 from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies, within_a_rule
 from stopgrad.flow.walls import no_gradient_of
 from stopgrad.flow.ways import Ending, may_end_paths
@@ -33,8 +34,8 @@ class Reaches(Mapping[Any, Reach]):
     """For each tensor asked about, whether gradients arrive, and what cuts the paths if they do not.
 
     Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). A tensor
-    is also found by its name (``"w"`` or ``"w:0"``); the beginning of a path (``"params"``), or a structure
-    of tensors, gives the report on all of these.
+    is also found by its name (``"w"`` or ``"w:0"``); the beginning of a path (``"params"``), a pattern
+    (``"params.*.w"``) or a structure of tensors gives the report on all of these.
 
     Attributes:
         graph: the graph that was examined.
@@ -74,9 +75,8 @@ class Reaches(Mapping[Any, Reach]):
         found = self._key(key, missing=None)
         if found is not None:
             return self._found[found]
-        below = [
-            k for k in self._found if isinstance(key, str) and label(k).startswith((f"{key}.", f"{key}/"))
-        ]
+        named = set(called(key, map(label, self._found))) if isinstance(key, str) else ()
+        below = [k for k in self._found if label(k) in named]
         return self._part(below) if below else self._found[self._key(key)]
 
     def _key(self, key: object, **otherwise: object) -> Any:
@@ -145,6 +145,8 @@ class Reaches(Mapping[Any, Reach]):
         for key, reach in self._found.items():
             frozen = self._asked.xs[key] in self.frozen
             alike, discrete = (None, False) if frozen else reach.seen
+            if self._asked.xs[key] in self._asked.updated and not reach.arrives:
+                alike = (alike, "updated")
             groups.setdefault((reach.status, discrete, frozen, alike), []).append(key)
         ranked = sorted(groups, key=lambda group: (_ORDER.index(group[0]), group[1]))
         return tuple([self._story(groups[group], frozen=group[2]) for group in ranked])
@@ -170,6 +172,10 @@ class Reaches(Mapping[Any, Reach]):
         """How the framework says that a tensor requires no gradient."""
         recorded = self._asked.recorded
         return "" if recorded is None else recorded.requires
+
+    def is_updated(self, name: str) -> bool:
+        """Whether the function writes a tensor anew, as layers do with running statistics."""
+        return self.xs[name] in self._asked.updated
 
     def freezing(self, story: Story) -> tuple[Operation, ...]:
         """The stops at the lines that froze tensors, as far as these lines are known."""
@@ -308,6 +314,7 @@ class Reaches(Mapping[Any, Reach]):
         for story in self.stories:
             # Tensors without gradients, such as labels, are no findings.
             keys = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
+            keys = [key for key in keys if not self.is_updated(key)]
             if story.status not in ARRIVES and keys:
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
                 if story.frozen:

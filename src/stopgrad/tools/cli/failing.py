@@ -102,6 +102,8 @@ def _with_status(flow: Flow, wanted: Condition) -> Iterator[Met]:
         if not hasattr(part, "stories"):
             part = flow[[wanted.key]]
     for story in part.stories:
+        if not wanted.key and all(map(part.is_updated, story.labels)):
+            continue
         if story.status == wanted.word:
             operations = [cut.operation for cut in story.cuts]
             if story.frozen:
