@@ -22,7 +22,7 @@ from stopgrad.flow.magnitudes.told import findings_of
 from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
 from stopgrad.flow.patterns import called
-from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies, within_a_rule
+from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies, within_rules
 from stopgrad.flow.walls import no_gradient_of
 from stopgrad.flow.ways import Ending, may_end_paths
 from stopgrad.flow.words import names, some
@@ -62,6 +62,7 @@ class Reaches(Mapping[Any, Reach]):
         self._lines = Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}
         self._found = {key: Surveyed(home[x], x, self._lines) for key, x in asked.xs.items()}
+        self._ruled: dict[Graph, set[Operation]] = {}
         for key, reach in self._found.items():
             reach.magnitude = None if measured is None else measured.of.get(label(key))
 
@@ -283,13 +284,13 @@ class Reaches(Mapping[Any, Reach]):
             return ""  # A straight-through sends gradients to another tensor.
         if cuts:
             return "what lies behind it has no derivative anyway"
-        if within_a_rule(op):
-            return RULED
         if op.graph is self.graph and any(survey.sweep.place(op.outputs[0]) < 0 for survey in self._surveys):
             return "its result is not used"
         if not op.outputs[0].type.differentiable:
             return no_gradient_of(op.outputs[0])
         if op.graph is not self.graph:
+            if op in self._within_rules(op.graph):
+                return RULED
             undefined = any(e.wall.status is Status.UNDEFINED for s in self._surveys for e in s.endings)
             return "" if undefined else "no path to what was asked about ends at it"
         selective = op.definition.selective
@@ -305,7 +306,15 @@ class Reaches(Mapping[Any, Reach]):
         ended = any(survey.ends_at(op.outputs[0]) for survey in acting)
         if any(mark.awaited for mark in marks) and not (ended or any(mark.ends for mark in marks)):
             return ""  # It avoids an error.
+        if op in self._within_rules(self.graph):
+            return RULED
         return "every path to it is cut before"
+
+    def _within_rules(self, graph: Graph) -> set[Operation]:
+        known = self._ruled.get(graph)
+        if known is None:
+            known = self._ruled[graph] = within_rules(graph)
+        return known
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

@@ -187,6 +187,7 @@ def program_of(
     """
     if not callable(f):
         raise ArgumentError(f"{what}: takes a function and its arguments, not {shorten(f)}")
+    _refuse_absent(what, f, args, kwargs)
     first, then = (INPUTS, NUMBERS) if asked is None else (NUMBERS, OTHERS)
 
     def at(level: int) -> Program:
@@ -210,6 +211,26 @@ def program_of(
         with contextlib.suppress(Exception):
             return at(then)
     return found
+
+
+def _refuse_absent(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Raise for arrays among the arguments whose values are gone, or are on other machines."""
+    names = argument_names(f, len(args))
+    for path, leaf in jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))[0]:
+        if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+            continue
+        if leaf.is_deleted():
+            raise ArgumentError(
+                f"{what}: {_path(names, path)} is deleted: it was donated to a compiled function "
+                "(donate_argnums), or its delete() was called; give what that function returned, or a copy "
+                "made before, or jax.ShapeDtypeStruct(x.shape, x.dtype) where its values are not needed"
+            )
+        if not leaf.is_fully_addressable and not leaf.is_fully_replicated:
+            raise ArgumentError(
+                f"{what}: parts of {_path(names, path)} are on devices of other processes; give "
+                "jax.ShapeDtypeStruct(x.shape, x.dtype), or what "
+                "jax.experimental.multihost_utils.process_allgather returns"
+            )
 
 
 def _is_asked(path: Sequence[Any], asked: Collection[int]) -> bool:
@@ -261,14 +282,7 @@ def _program(
         closed, variables = _with_variables(what, f, flat, given, within, around)
     paths += [v.path for v in variables]
     positions += _owners(variables, args)
-    spec, fixed = returned["spec"], returned["fixed"]
-    total = len(returned["paths"])
-    arrays = [i for i in range(total) if i not in fixed]
-
-    def rebuild(values: Sequence[Any]) -> Any:
-        everything = dict(fixed) | dict(zip(arrays, values, strict=True))
-        return jax.tree_util.tree_unflatten(spec, [everything[i] for i in range(total)])
-
+    arrays, rebuild = _rebuilding(returned["spec"], returned["fixed"], len(returned["paths"]))
     paths = _unique(paths)
     return Program(
         name=getattr(f, "__name__", type(f).__name__),
@@ -284,6 +298,19 @@ def _program(
         variables=variables,
         updated={paths[k] for k in returned.get("updated", ())},
     )
+
+
+def _rebuilding(
+    spec: Any, fixed: dict[int, Any], total: int
+) -> tuple[list[int], Callable[[Sequence[Any]], Any]]:
+    """Which of the results are arrays, and what turns their values into what the function returns."""
+    arrays = [i for i in range(total) if i not in fixed]
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        everything = dict(fixed) | dict(zip(arrays, values, strict=True))
+        return jax.tree_util.tree_unflatten(spec, [everything[i] for i in range(total)])
+
+    return arrays, rebuild
 
 
 def _places(names: Sequence[str], located: Sequence[Any]) -> tuple[list[str], list[int | None]]:
