@@ -70,7 +70,7 @@ def programs() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     """The programs by name, with their arguments; those whose function is missing here are left out."""
     found: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
     try:
-        import optax  # noqa: PLC0415
+        import optax
     except ImportError:
         optax = None
     for table, args in ((ONE, (X,)), (TWO, (X, Y))):
