@@ -16,13 +16,16 @@ ONE = {
     "nn": """celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu log_sigmoid log_softmax
         logmeanexp logsumexp mish relu relu6 selu sigmoid silu soft_sign softmax softplus sparse_plus
         sparse_sigmoid squareplus standardize swish tanh log1mexp identity""",
-    "numpy": """abs amax amin arccos arcsin arctan arctanh arcsinh average cbrt ceil clip cos cosh cumprod cumsum
+    "numpy": """abs amax amin arccos arcsin arctan arctanh arcsinh average cbrt ceil clip cos cosh cumprod
+        cumsum
         deg2rad diff exp exp2 expm1 fabs flip floor gradient log log10 log1p log2 max mean median min
         nan_to_num nanmax nanmean nanmin nanstd nansum nanvar negative prod ptp rad2deg ravel reciprocal rint
         roll.1 rot90 round sign sin sinc sinh sort sqrt square std sum tan tanh trace tril triu trunc var""",
     "scipy.special": """bessel_jn.0 digamma entr erf erfc erfinv expit exp1 gammaln i0 i0e i1 i1e log_ndtr
-        log_softmax logit logsumexp ndtr ndtri softmax spence xlog1py.0.5 xlogy.0.5 gamma poch.1.5 zeta.2.5""",
-    "lax": """abs acos asin asinh atan atanh bessel_i0e bessel_i1e cbrt ceil cos cosh cumlogsumexp cummax cummin
+        log_softmax logit logsumexp ndtr ndtri softmax spence xlog1py.0.5 xlogy.0.5 gamma poch.1.5
+        zeta.2.5""",
+    "lax": """abs acos asin asinh atan atanh bessel_i0e bessel_i1e cbrt ceil cos cosh cumlogsumexp cummax
+        cummin
         cumprod cumsum digamma erf erf_inv erfc exp exp2 expm1 floor is_finite lgamma log log1p logistic neg
         round rsqrt sign sin sinh sqrt square tan tanh""",
     "scipy.stats.norm": "cdf logcdf logpdf pdf sf logsf ppf",
@@ -34,11 +37,11 @@ ONE = {
     "scipy.stats.gamma": "logpdf.2.0 pdf.2.0",
     "scipy.stats.t": "logpdf.2.0 pdf.2.0",
     "scipy.stats.uniform": "cdf",
-    "random": "",
 }
 """Functions of one array, by their modules; those with a number after a dot take it, too."""
 TWO = {
-    "numpy": """add arctan2 cross_ divide dot_ float_power fmax fmin fmod hypot inner kron logaddexp logaddexp2
+    "numpy": """add arctan2 cross_ divide dot_ float_power fmax fmin fmod hypot inner kron logaddexp
+        logaddexp2
         maximum minimum multiply outer power remainder subtract tensordot vdot where_ interp_ copysign
         heaviside true_divide""",
     "lax": "add atan2 div max min mul nextafter_ pow rem sub",
