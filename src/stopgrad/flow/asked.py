@@ -56,6 +56,8 @@ class Asked:
             known.
         by_library: whether an operation is one that a library or the framework put in. Of a tensor that a
             gradient reaches, nobody asks which further paths it cuts; nor whether a stop of it is idle.
+        updated: the xs that the function itself writes anew, such as running statistics: that no gradient
+            reaches these is no finding.
     """
 
     graph: Graph
@@ -66,6 +68,7 @@ class Asked:
     recorded: Recorded | None = None
     calls: Mapping[Operation, Calls] = field(default_factory=dict)
     by_library: Callable[[Operation], bool] | None = None
+    updated: Collection[Output] = ()
 
 
 def label(key: object) -> str:

@@ -14,6 +14,7 @@ from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.parts import Reach
+from stopgrad.flow.patterns import called
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.stories import of_what, stories_of
 from stopgrad.flow.updates import told as told_of
@@ -252,7 +253,7 @@ def _arguments(what: str, question: Asked, to: object) -> list[Any]:
             raise GraphError(
                 f"{what}: the arguments of a function are named, as 'params.w', not {name!r:.60}"
             )
-        below = [key for key in question.xs if key == name or key.startswith(f"{name}.")]
+        below = called(name, question.xs)
         if not below:
             raise GraphError(f"{what}: there is no argument {name!r}{_close(name, list(question.xs))}")
         found |= dict.fromkeys(below)

@@ -36,7 +36,7 @@ def matching(what: str, patterns: str | Iterable[str], names: Iterable[str]) -> 
             raise ArgumentError(
                 f"{what}: a pattern of names is text, such as 'encoder.*', not {pattern!r:.60}"
             )
-        hits = [name for name in known if _matches(name, pattern)]
+        hits = called(pattern, known)
         if not hits:
             near = difflib.get_close_matches(pattern, known, 3) or known
             raise ArgumentError(
@@ -47,6 +47,31 @@ def matching(what: str, patterns: str | Iterable[str], names: Iterable[str]) -> 
     return [name for name in known if name in found]
 
 
-def _matches(name: str, pattern: str) -> bool:
-    # Paths of arguments are separated by dots, scopes of a graph by slashes.
-    return any(fnmatch.fnmatchcase(name, f"{pattern}{below}") for below in ("", ".*", "/*"))
+def called(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that one pattern stands for: itself, all below it, or what it matches; none if nothing does.
+
+    A name is taken as it is written if there is one, with whatever signs it holds; then ``*`` and ``?`` stand
+    for any; then a bracket for a set of signs.
+
+    Examples:
+        >>> called("params.target", ["params.target/~/linear_0.w", "params.targets.w"])
+        ['params.target/~/linear_0.w']
+        >>> called("blocks[0]", ["blocks[0].w", "blocks[1].w"]), called("blocks[[]?].w", ["blocks[0].w"])
+        (['blocks[0].w'], ['blocks[0].w'])
+    """
+    known = list(names)
+    found = [
+        name for name in known if name == pattern or name.startswith(tuple(map(pattern.__add__, _BELOW)))
+    ]
+    if found or not pattern:
+        return found
+    for reading in dict.fromkeys((pattern.replace("[", "[[]"), pattern)):
+        readings = [reading, *[f"{reading}{sign.replace('[', '[[]')}*" for sign in _BELOW]]
+        found = [name for name in known if any(fnmatch.fnmatchcase(name, one) for one in readings)]
+        if found:
+            break
+    return found
+
+
+_BELOW = (".", "/", "[")
+"""What separates a name from those below it: paths of arguments, scopes and modules, positions."""

@@ -21,7 +21,8 @@ from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
 from stopgrad.flow.magnitudes.told import findings_of
 from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
-from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies, within_a_rule
+from stopgrad.flow.patterns import called
+from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies, within_rules
 from stopgrad.flow.updates import Step, Update, problems_in, update_of
 from stopgrad.flow.walls import no_gradient_of
 from stopgrad.flow.ways import Ending, may_end_paths
@@ -34,8 +35,8 @@ class Reaches(Mapping[Any, Reach]):
     """For each tensor asked about, whether gradients arrive, and what cuts the paths if they do not.
 
     Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). A tensor
-    is also found by its name (``"w"`` or ``"w:0"``); the beginning of a path (``"params"``), or a structure
-    of tensors, gives the report on all of these.
+    is also found by its name (``"w"`` or ``"w:0"``); the beginning of a path (``"params"``), a pattern
+    (``"params.*.w"``) or a structure of tensors gives the report on all of these.
 
     Attributes:
         graph: the graph that was examined.
@@ -62,6 +63,7 @@ class Reaches(Mapping[Any, Reach]):
         self._lines = Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}
         self._found = {key: Surveyed(home[x], x, self._lines) for key, x in asked.xs.items()}
+        self._ruled: dict[Graph, set[Operation]] = {}
         for key, reach in self._found.items():
             reach.magnitude = None if measured is None else measured.of.get(label(key))
 
@@ -75,9 +77,8 @@ class Reaches(Mapping[Any, Reach]):
         found = self._key(key, missing=None)
         if found is not None:
             return self._found[found]
-        below = [
-            k for k in self._found if isinstance(key, str) and label(k).startswith((f"{key}.", f"{key}/"))
-        ]
+        named = set(called(key, map(label, self._found))) if isinstance(key, str) else ()
+        below = [k for k in self._found if label(k) in named]
         return self._part(below) if below else self._found[self._key(key)]
 
     def _key(self, key: object, **otherwise: object) -> Any:
@@ -160,6 +161,8 @@ class Reaches(Mapping[Any, Reach]):
         for key, reach in self._found.items():
             frozen = self._asked.xs[key] in self.frozen
             alike, discrete = (None, False) if frozen else reach.seen
+            if self._asked.xs[key] in self._asked.updated and not reach.arrives:
+                alike = (alike, "updated")
             groups.setdefault((reach.status, discrete, frozen, alike), []).append(key)
         ranked = sorted(groups, key=lambda group: (_ORDER.index(group[0]), group[1]))
         return tuple([self._story(groups[group], frozen=group[2]) for group in ranked])
@@ -185,6 +188,10 @@ class Reaches(Mapping[Any, Reach]):
         """How the framework says that a tensor requires no gradient."""
         recorded = self._asked.recorded
         return "" if recorded is None else recorded.requires
+
+    def is_updated(self, name: str) -> bool:
+        """Whether the function writes a tensor anew, as layers do with running statistics."""
+        return self.xs[name] in self._asked.updated
 
     def freezing(self, story: Story) -> tuple[Operation, ...]:
         """The stops at the lines that froze tensors, as far as these lines are known."""
@@ -292,13 +299,13 @@ class Reaches(Mapping[Any, Reach]):
             return ""  # A straight-through sends gradients to another tensor.
         if cuts:
             return "what lies behind it has no derivative anyway"
-        if within_a_rule(op):
-            return RULED
         if op.graph is self.graph and any(survey.sweep.place(op.outputs[0]) < 0 for survey in self._surveys):
             return "its result is not used"
         if not op.outputs[0].type.differentiable:
             return no_gradient_of(op.outputs[0])
         if op.graph is not self.graph:
+            if op in self._within_rules(op.graph):
+                return RULED
             undefined = any(e.wall.status is Status.UNDEFINED for s in self._surveys for e in s.endings)
             return "" if undefined else "no path to what was asked about ends at it"
         selective = op.definition.selective
@@ -314,7 +321,15 @@ class Reaches(Mapping[Any, Reach]):
         ended = any(survey.ends_at(op.outputs[0]) for survey in acting)
         if any(mark.awaited for mark in marks) and not (ended or any(mark.ends for mark in marks)):
             return ""  # It avoids an error.
+        if op in self._within_rules(self.graph):
+            return RULED
         return "every path to it is cut before"
+
+    def _within_rules(self, graph: Graph) -> set[Operation]:
+        known = self._ruled.get(graph)
+        if known is None:
+            known = self._ruled[graph] = within_rules(graph)
+        return known
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -323,6 +338,7 @@ class Reaches(Mapping[Any, Reach]):
         for story in self.stories:
             # Tensors without gradients, such as labels, are no findings.
             keys = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
+            keys = [key for key in keys if not self.is_updated(key)]
             if story.status not in ARRIVES and keys:
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
                 if story.frozen:

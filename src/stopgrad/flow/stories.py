@@ -69,13 +69,15 @@ def summary_of(report: Reaches) -> str:
         return f"Gradients{of}: nothing was asked about."
     found = list(zip(report.xs.items(), report.values(), strict=True))
     # Labels and positions among the arguments have no gradients.
-    able = [one for one in found if one[0][1].type.differentiable] or found
+    floats = [one for one in found if one[0][1].type.differentiable]
+    able = [one for one in floats if one[1].arrives or not report.is_updated(one[0][0])] or floats or found
     statuses = Counter(FROZEN if x in report.frozen else str(reach.status) for (_, x), reach in able)
     total, reached = len(able), sum(statuses[status] for status in ARRIVES)
     partly = statuses[Status.PARTLY_STOPPED]
     kinds = {x.dtype.name == "bool" for (_, x), _ in found if not x.type.differentiable}
     kind = "booleans" if kinds == {True} else "integers" if kinds == {False} else "integers and booleans"
-    aside = [f"{number(len(found) - total)} of {kind}"] if len(found) > total else []
+    aside = [f"{number(len(floats) - total)} that the function updates"] if len(floats) > total else []
+    aside += [f"{number(len(found) - len(floats))} of {kind}"] if kinds and floats else []
     stepped = updates.in_short(report.updates)
     if total == 1:
         name, (status,) = plain(able[0][0][0]), statuses
@@ -149,7 +151,10 @@ class _Told:
         return story.frozen or not story.is_cut or self._carries_none(story)
 
     def _why_short(self, story: Story) -> str:
-        return story.cuts[0].reason if story.is_cut else ""
+        if story.is_cut:
+            return story.cuts[0].reason
+        updated = story.status not in ARRIVES and self._report.is_updated(story.labels[0])
+        return "the function itself updates this" if updated else ""
 
     def _heading(self, status: Status, labels: Sequence[str], why: str = "") -> Paragraph:
         shown = names(labels, self._report.xs, self._width - len(status) - 4)

@@ -262,25 +262,16 @@ def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
     return [op for op in left if op not in taken]
 
 
-def within_a_rule(op: Operation) -> bool:
-    """Whether all that is made of an operation's results is handed on by functions with own gradients."""
-    takers: dict[Output, list[tuple[Operation, int]]] = {}
-    for taker in op.graph.operations:
-        for i, x in enumerate(taker.inputs):
-            takers.setdefault(x, []).append((taker, i))
-    stack, seen, ruled = [op], {op}, False
-    while stack:
-        one = stack.pop()
-        taken = [pair for y in one.outputs for pair in takers.get(y, ())]
-        if not taken:
-            return False
-        for taker, i in taken:
-            if replaces(taker, i):
-                ruled = True
-            elif taker not in seen:
-                seen.add(taker)
-                stack.append(taker)
-    return ruled
+def within_rules(graph: Graph) -> set[Operation]:
+    """The operations whose results are only handed on, by functions with gradients of their own."""
+    takers: dict[Operation, bool] = {}
+    found: set[Operation] = set()
+    for op in reversed(graph.operations):
+        if takers.get(op):
+            found.add(op)
+        for i, x in enumerate(op.inputs):
+            takers[x.op] = takers.get(x.op, True) and (op in found or replaces(op, i))
+    return found
 
 
 def _settle(graph: Graph, ys: Sequence[Output]) -> None:

@@ -256,7 +256,6 @@ UNTRACEABLE = {
     "float": (_leaves, (V,), "functools.partial"),
     "numpy": (_numpy, (V,), "jax.numpy"),
     "mask": (_masks, (V,), "jnp.where"),
-    "range": (_counts, (3, V), "functools.partial"),
 }
 
 

@@ -64,7 +64,12 @@ def _where_named(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation |
     It may be JAX's own, such as that of a batched ``cond``, with the line that called it; None where nobody's
     code up to the user's own names it.
     """
-    found = frames(eqn)
+    every = list(frames(eqn))
+    if every and not any(code.co_filename == _HOME and "stop_gradient" in code.co_name for code, _ in every):
+        # Nobody called it: it has the place of what JAX put it in for, such as a cond that is batched twice.
+        (code, instruction), *outer = every
+        return called(code, instruction, itertools.chain(outer, _callers(around)))
+    found = iter(every)
     for code, instruction in found:
         file = code.co_filename
         if file == _HOME:

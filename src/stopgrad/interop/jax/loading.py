@@ -21,6 +21,8 @@ from stopgrad.flow.explain import flow_of
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.measuring import Measuring
 from stopgrad.flow.parts import Finding
+from stopgrad.flow.patterns import SHOWN, called
+from stopgrad.flow.words import some
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Operation, Output
@@ -40,7 +42,7 @@ from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the tabl
     windows,
 )
 from stopgrad.interop.jax.steps import refused, run
-from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, program_of
+from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, positions_of, program_of
 from stopgrad.interop.jax.unused import unused
 from stopgrad.interop.jax.updating import Training, updated
 from stopgrad.interop.shared import keras
@@ -186,8 +188,8 @@ def assert_flows(
     Args:
         f: the function.
         args, argnums, kwargs: as for :func:`explain`.
-        to: the arguments, such as ``"params.w"``, ``"params"`` for all below it, or a list of these; all that
-            hold floating-point numbers unless given.
+        to: the arguments, such as ``"params.w"``, ``"params"`` for all below it, a pattern such as
+            ``"params.*.w"``, or a list of these; all that hold floating-point numbers unless given.
 
     Raises:
         FlowError: some do not; what cuts the paths to these, and on which lines.
@@ -353,8 +355,9 @@ def question(
     Raises:
         ArgumentError, GradientError: JAX cannot trace it, or it returns no array.
     """
-    program = program_of(what, f, args, kwargs, within, weights=not within)
-    asked = chosen(what, program, len(args), argnums)
+    positions = positions_of(what, f, len(args), argnums)
+    program = program_of(what, f, args, kwargs, positions, within, weights=not within)
+    asked = chosen(program, positions, argnums)
     with jax.ensure_compile_time_eval() if within else contextlib.nullcontext():
         graph, inputs, outputs = _built(what, f, program)
     if not outputs:
@@ -364,7 +367,10 @@ def question(
     positions = {program.paths[i]: i for i in asked}
     found = unused(program.closed, values, graph, inputs, positions)
     named = dict(zip(program.paths, inputs, strict=True))
-    asking = Asked(graph, tuple(outputs), xs, is_function=True, by_library=_is_by_library)
+    updated = {x for path, x in xs.items() if path in program.updated}
+    asking = Asked(
+        graph, tuple(outputs), xs, is_function=True, by_library=_is_by_library, updated=frozenset(updated)
+    )
     return Question(program, named, asking, found, positions)
 
 
@@ -408,11 +414,11 @@ def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:
     """The arguments that an assertion names, with all below them."""
     every = list(flow.xs)
     if to is None:
-        return [key for key in every if flow.xs[key].type.differentiable]
+        return [key for key in every if flow.xs[key].type.differentiable and not flow.is_updated(key)]
     found: dict[str, None] = {}
     for name in flatten(to)[0]:
-        below = [key for key in every if key == name or key.startswith(f"{name}.")]
+        below = called(str(name), every)
         if not below:
-            raise GraphError(f"{what}: there is no argument {name!r}; there are {', '.join(every)}")
+            raise GraphError(f"{what}: there is no argument {name!r}; there are {some(every, SHOWN)}")
         found |= dict.fromkeys(below)
     return list(found)

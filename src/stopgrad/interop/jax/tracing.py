@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import call
 from stopgrad.interop.jax.avals import array_of
+from stopgrad.interop.jax.internals import folding
 from stopgrad.interop.jax.lines import is_between
 from stopgrad.interop.shared import keras
 
@@ -50,6 +52,7 @@ class Program:
         variables: those of Keras that are traced, too: after the leaves of the arguments.
         function: the user's function, of the values of what is traced alone; it returns those results that
             are arrays.
+        updated: the paths of the leaves that the function writes anew into its arguments.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Program:
     rebuild: Callable[[Sequence[Any]], Any]
     variables: Sequence[Any] = ()
     function: Callable[..., list[Any]] = lambda *_: []
+    updated: Collection[str] = ()
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The values of the traced leaves in the arguments of a call."""
@@ -128,6 +132,22 @@ def is_traced(x: object) -> bool:
     return isinstance(x, (jax.Array, jax.ShapeDtypeStruct)) or (hasattr(x, "shape") and hasattr(x, "dtype"))
 
 
+INPUTS, NUMBERS, OTHERS = range(3)
+"""What stays a number while a function is traced: nothing; whole numbers and truth values, which JAX traces
+only inside of ``jit``; or all but what is differentiated, as when JAX differentiates outside of ``jit``."""
+
+
+def stays(x: object, level: int, is_asked: bool) -> bool:
+    """Whether a leaf of the arguments that could be traced stays what it is."""
+    if level == INPUTS or isinstance(x, jax.ShapeDtypeStruct) or keras.is_variable(x):
+        return False
+    if isinstance(x, (bool, int)) or (isinstance(x, np.generic) and x.dtype.kind in "biu"):
+        return True
+    if level == NUMBERS or not (isinstance(x, (float, complex, jax.Array, np.ndarray, np.generic))):
+        return False
+    return not is_asked or not jnp.issubdtype(jax.dtypes.result_type(x), np.inexact)
+
+
 def part(entry: object) -> str:
     """One part of a path, as it is written between dots."""
     for name in ("key", "name", "idx"):
@@ -149,34 +169,104 @@ def program_of(
     f: Callable[..., Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
+    asked: Collection[int] | None = None,
     within: bool = False,
     weights: bool = False,
     only: Callable[[int | None, Any], bool] | None = None,
 ) -> Program:
-    """Trace a function with JAX on arguments like these; *what* names the caller in errors.
+    """Trace a function with JAX on arguments like these.
 
-    With *within*, it may use values of a trace around this call: they become constants of zero. With
-    *weights*, the variables of Keras that it uses, and those of the models that it has, are inputs, too. With
-    *only*, a predicate of an argument's position and a leaf of it, other leaves keep their values.
+    What JAX keeps as numbers when it differentiates is kept: whole numbers always, and all that is not
+    differentiated where Python needs it, or a loop. Without *asked*, only whole numbers that Python needs.
+
+    Args:
+        what: names the caller in errors.
+        f, args, kwargs: the function and its arguments.
+        asked: the positions of the arguments that are differentiated; None if all leaves are to be inputs.
+        within: whether it may use values of a trace around this call: they become constants of zero.
+        weights: whether the variables of Keras that it uses, and those of the models that it has, are inputs.
+        only: a predicate of an argument's position and a leaf of it: other leaves keep their values.
 
     Raises:
         ArgumentError: JAX cannot trace it.
     """
     if not callable(f):
         raise ArgumentError(f"{what}: takes a function and its arguments, not {shorten(f)}")
+    _refuse_absent(what, f, args, kwargs)
+    first, then = (INPUTS, NUMBERS) if asked is None else (NUMBERS, OTHERS)
+
+    def at(level: int) -> Program:
+        return _program(what, f, args, kwargs, level, asked or (), within, weights, only)
+
+    def keeps_more() -> bool:
+        located, _ = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
+        leaves = [(_is_asked(path, asked or ()), leaf) for path, leaf in located if is_traced(leaf)]
+        return not within and any(
+            stays(leaf, then, is_asked) > stays(leaf, first, is_asked) for is_asked, leaf in leaves
+        )
+
+    try:
+        found = at(first)
+    except ArgumentError:
+        if keeps_more():
+            with contextlib.suppress(Exception):  # Then the first error stands.
+                return at(then)
+        raise
+    if any(eqn.primitive.name == "while" for eqn in found.closed.jaxpr.eqns) and keeps_more():
+        with contextlib.suppress(Exception):
+            return at(then)
+    return found
+
+
+def _refuse_absent(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Raise for arrays among the arguments whose values are gone, or are on other machines."""
+    names = argument_names(f, len(args))
+    for path, leaf in jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))[0]:
+        if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+            continue
+        if leaf.is_deleted():
+            raise ArgumentError(
+                f"{what}: {_path(names, path)} is deleted: it was donated to a compiled function "
+                "(donate_argnums), or its delete() was called; give what that function returned, or a copy "
+                "made before, or jax.ShapeDtypeStruct(x.shape, x.dtype) where its values are not needed"
+            )
+        if not leaf.is_fully_addressable and not leaf.is_fully_replicated:
+            raise ArgumentError(
+                f"{what}: parts of {_path(names, path)} are on devices of other processes; give "
+                "jax.ShapeDtypeStruct(x.shape, x.dtype), or what "
+                "jax.experimental.multihost_utils.process_allgather returns"
+            )
+
+
+def _is_asked(path: Sequence[Any], asked: Collection[int]) -> bool:
+    """Whether a leaf of ``(args, kwargs)`` is in one of the arguments at these positions."""
+    by_keyword, which, *_ = path
+    return not by_keyword.idx and which.idx in asked
+
+
+def _program(
+    what: str,
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    level: int,
+    asked: Collection[int],
+    within: bool,
+    weights: bool,
+    only: Callable[[int | None, Any], bool] | None,
+) -> Program:
     names = argument_names(f, len(args))
     located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
     leaves = [leaf for _, leaf in located]
     traced = [
         i
         for i, (path, leaf) in enumerate(located)
-        if is_traced(leaf) and (only is None or only(_position(path), leaf))
+        if is_traced(leaf)
+        and not stays(leaf, level, _is_asked(path, asked))
+        and (only is None or only(_position(path), leaf))
     ]
-    left = {i: leaf for i, leaf in enumerate(leaves) if i not in set(traced)}
-    paths, positions = [], []
-    for i in traced:
-        paths.append(leaves[i].path if keras.is_variable(leaves[i]) else _path(names, located[i][0]))
-        positions.append(_position(located[i][0]))
+    left = {i: leaves[i] for i in range(len(leaves)) if i not in set(traced)}
+    paths, positions = _places(names, [located[i] for i in traced])
     returned: dict[str, Any] = {}
 
     def flat(*values: jax.Array) -> list[Any]:
@@ -185,6 +275,9 @@ def program_of(
             everything[i] = value
         given, by_name = jax.tree_util.tree_unflatten(structure, everything)
         made = call(f, *given, **by_name)
+        after = jax.tree_util.tree_leaves((given, by_name))
+        if len(after) == len(everything):  # Modules of Flax's nnx may be written into.
+            returned["updated"] = [k for k, i in enumerate(traced) if after[i] is not everything[i]]
         found, spec = jax.tree_util.tree_flatten_with_path(made)
         returned["spec"] = spec
         returned["paths"] = [path for path, _ in found]
@@ -192,24 +285,18 @@ def program_of(
         return [y for _, y in found if is_traced(y)]
 
     given = [_value(leaves[i]) for i in traced]
-    closed, function, variables = _with_variables(
-        what, f, flat, given, within, (args, kwargs) if weights else None
-    )
+    around = (args, kwargs) if weights else None
+    with (folding() if level == OTHERS else None) or contextlib.nullcontext():
+        closed, function, variables = _with_variables(what, f, flat, given, within, around)
     paths += [v.path for v in variables]
     positions += _owners(variables, args)
-    spec, fixed = returned["spec"], returned["fixed"]
-    total = len(returned["paths"])
-    arrays = [i for i in range(total) if i not in fixed]
-
-    def rebuild(values: Sequence[Any]) -> Any:
-        everything = dict(fixed) | dict(zip(arrays, values, strict=True))
-        return jax.tree_util.tree_unflatten(spec, [everything[i] for i in range(total)])
-
+    arrays, rebuild = _rebuilding(returned["spec"], returned["fixed"], len(returned["paths"]))
+    paths = _unique(paths)
     return Program(
         name=getattr(f, "__name__", type(f).__name__),
         names=names,
         closed=closed,
-        paths=_unique(paths),
+        paths=paths,
         positions=positions,
         structure=structure,
         traced=traced,
@@ -218,7 +305,30 @@ def program_of(
         rebuild=rebuild,
         variables=variables,
         function=function,
+        updated={paths[k] for k in returned.get("updated", ())},
     )
+
+
+def _rebuilding(
+    spec: Any, fixed: dict[int, Any], total: int
+) -> tuple[list[int], Callable[[Sequence[Any]], Any]]:
+    """Which of the results are arrays, and what turns their values into what the function returns."""
+    arrays = [i for i in range(total) if i not in fixed]
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        everything = dict(fixed) | dict(zip(arrays, values, strict=True))
+        return jax.tree_util.tree_unflatten(spec, [everything[i] for i in range(total)])
+
+    return arrays, rebuild
+
+
+def _places(names: Sequence[str], located: Sequence[Any]) -> tuple[list[str], list[int | None]]:
+    """The paths of leaves, and the positions of their arguments; None for those given by keyword."""
+    paths, positions = [], []
+    for path, leaf in located:
+        paths.append(leaf.path if keras.is_variable(leaf) else _path(names, path))
+        positions.append(_position(path))
+    return paths, positions
 
 
 def _position(path: Sequence[Any]) -> int | None:
@@ -380,19 +490,25 @@ def _untraceable(what: str, f: Callable[..., Any], error: Exception) -> Stopgrad
             "Python asks for the value of a traced argument (as float(x), x.item() or a shape does); keep it "
             "in JAX, or pass the argument as a constant, with functools.partial"
         )
+    if not what.endswith("load"):
+        why += ". What is not in argnums keeps its value, as when JAX differentiates"
     return ArgumentError(f"{what}: JAX cannot trace {_name(f)}{_at(error)}: {why}")
 
 
-def chosen(what: str, program: Program, count: int, argnums: int | Sequence[int] | None) -> list[int]:
-    """Which traced leaves belong to the arguments that are chosen by *argnums*, or are variables to train."""
+def positions_of(
+    what: str, f: Callable[..., Any], count: int, argnums: int | Sequence[int] | None
+) -> set[int]:
+    """The positions of the arguments that *argnums* chooses; of all if it is None."""
     given = range(count) if argnums is None else argnums
     numbers = [given] if isinstance(given, int) else list(given)
     for n in numbers:
         if not isinstance(n, (int, np.integer)) or not -count <= n < count:
-            raise GradientError(
-                f"{what}: argnums holds {n!r}, and {program.name} was given {count} arguments"
-            )
-    asked = {int(n) % count for n in numbers} if count else set()
+            raise GradientError(f"{what}: argnums holds {n!r}, and {_name(f)} was given {count} arguments")
+    return {int(n) % count for n in numbers} if count else set()
+
+
+def chosen(program: Program, asked: Collection[int], argnums: int | Sequence[int] | None) -> list[int]:
+    """Which traced leaves belong to the arguments that are asked about, or are variables to train."""
     found = [i for i, position in enumerate(program.positions) if position in asked]
     if argnums is not None:
         return found

@@ -129,6 +129,8 @@ def _updated(flow: Flow, wanted: Condition) -> Iterator[Met]:
 def _with_status(flow: Flow, wanted: Condition) -> Iterator[Met]:
     part = _part(flow, wanted)
     for story in part.stories:
+        if not wanted.key and all(map(part.is_updated, story.labels)):
+            continue
         if story.status == wanted.word:
             operations = [cut.operation for cut in story.cuts]
             if story.frozen:

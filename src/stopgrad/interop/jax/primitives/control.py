@@ -124,11 +124,25 @@ def _while(step: Step, *inputs: Output) -> Any:
     in_condition, in_body = step["cond_nconsts"], step["body_nconsts"]
     for_condition, for_body = inputs[:in_condition], inputs[in_condition : in_condition + in_body]
 
-    def condition(*state: Output) -> Any:
+    batched = bool(step["cond_jaxpr"].out_avals[0].shape)
+
+    def goes_on(state: Sequence[Output]) -> Output:
         return step.run(step["cond_jaxpr"], *for_condition, *state)[0]
 
+    def condition(*state: Output) -> Any:
+        going = goes_on(state)
+        return sg.reduce_any(going) if batched else going
+
     def body(*state: Output) -> Any:
-        return step.run(step["body_jaxpr"], *for_body, *state)
+        made = step.run(step["body_jaxpr"], *for_body, *state)
+        if not batched:
+            return made
+        going = goes_on(state)
+        # Of a batch, JAX goes on while any example does; the others stay as they are.
+        shapes = [(*going.shape, *[1] * (x.ndim - going.ndim)) for x in state]
+        return [
+            sg.where(sg.reshape(going, shape), y, x) for shape, y, x in zip(shapes, made, state, strict=True)
+        ]
 
     return _listed(sg.while_loop(condition, body, list(inputs[in_condition + in_body :])))
 
