@@ -1,4 +1,4 @@
-"""``ablate`` of JAX functions: each verdict against gradients of twins written without the stops of a line."""
+"""``ablate`` of JAX functions: each verdict against gradients of twins without the stops of a line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-import jax.numpy as jnp
-from jax.lax import stop_gradient
-from stopgrad.errors import ArgumentError
+import jax.numpy as jnp  # noqa: E402
+from jax.lax import stop_gradient  # noqa: E402
+from stopgrad.errors import ArgumentError  # noqa: E402
 
-import stopgrad as sg
-import stopgrad.jax as sgj
+import stopgrad as sg  # noqa: E402
+import stopgrad.jax as sgj  # noqa: E402
 
 X, Y = jnp.array([0.5, 2.0, -1.25]), jnp.array([1.0, 0.25, 3.0])
 
@@ -69,8 +69,10 @@ def test_each_line_changes_the_gradient_by_what_its_twin_says(make: Callable[...
         for name, a, b in zip("xy", given, open, strict=True):
             larger = max(np.linalg.norm(a), np.linalg.norm(b), 1e-30)
             assert stop.inputs[name].difference == pytest.approx(np.linalg.norm(a - b) / larger, rel=1e-5)
-        assert stop.seconds_with is not None and stop.seconds_with > 0.0
-    assert found.engine == "JAX" and "operations" not in str(found)
+        assert stop.seconds_with is not None
+        assert stop.seconds_with > 0.0
+    assert found.engine == "JAX"
+    assert "operations" not in str(found)
 
 
 def softmax(x: Any) -> Any:
@@ -81,7 +83,8 @@ def softmax(x: Any) -> Any:
 def test_verdicts_of_stops_that_change_nothing() -> None:
     for dtype in ("float32", "float16"):
         stop = sgj.ablate(softmax, X.astype(dtype), repeats=0).stops[0]
-        assert stop.verdict == "changes nothing" and stop.seconds_with is None
+        assert stop.verdict == "changes nothing"
+        assert stop.seconds_with is None
     other = sgj.ablate(lambda x, y: jnp.sum(x * stop_gradient(y)), X, Y, argnums=0, repeats=0).stops[0]
     assert other.verdict == "idle"
     twice = sgj.ablate(lambda x: stop_gradient(stop_gradient(x)) * x, 2.0, repeats=0).stops
@@ -96,7 +99,8 @@ def test_without_it_the_gradient_is_an_error() -> None:
 
     stop = sgj.ablate(loss, X).stops[0]
     assert stop.verdict == "without it, the gradient is an error"
-    assert stop.error is not None and "Reverse-mode differentiation does not work" in stop.error
+    assert stop.error is not None
+    assert "Reverse-mode differentiation does not work" in stop.error
 
 
 def test_a_small_change_is_a_change() -> None:

@@ -10,13 +10,13 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-import jax.numpy as jnp
-from jax.lax import stop_gradient as stop
-from jax.test_util import check_grads
-from stopgrad.errors import ArgumentError, GradientError
+import jax.numpy as jnp  # noqa: E402
+from jax.lax import stop_gradient as stop  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+from stopgrad.errors import ArgumentError, GradientError  # noqa: E402
 
-import stopgrad as sg
-import stopgrad.jax as sgj
+import stopgrad as sg  # noqa: E402
+import stopgrad.jax as sgj  # noqa: E402
 
 X = jnp.array([0.5, 2.0, -1.25])
 
@@ -92,7 +92,8 @@ RIGHT = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_gradients_pass_with_their_stops_held(name: str) -> None:
     checked = sgj.check_gradients(RIGHT[name], X)
-    assert checked.passed and checked["x"].error < 1e-3
+    assert checked.passed
+    assert checked["x"].error < 1e-3
     assert not checked["x"].kinks
 
 
@@ -121,7 +122,8 @@ def test_wrong_rules_differ(make: Callable[[float], Any], factor: float) -> None
     with pytest.raises(GradientError, match="differ"):
         sgj.check_gradients(lambda x: make(factor)(x), X, rtol=1e-4)
     worst = sgj.check_gradients(make(factor), X, raises=False, rtol=1e-4)["x"].worst
-    assert worst is not None and worst.index is not None
+    assert worst is not None
+    assert worst.index is not None
     x = float(X[worst.index[0]])
     assert worst.generated == pytest.approx(factor * x, rel=1e-5)
     assert worst.numeric == pytest.approx(2.0 * x, rel=1e-5)
@@ -138,7 +140,8 @@ def test_the_way_names_stops_and_rules_by_their_lines_and_none_of_the_librarys()
     checked = sgj.check_gradients(loss, X, raises=False)
     assert [held.what for held in checked.custom] == ["custom_vjp"]
     assert [held.what for held in checked.held] == ["stop_gradient"]
-    assert checked.held[0].location is not None and checked.held[0].location.file == __file__
+    assert checked.held[0].location is not None
+    assert checked.held[0].location.file == __file__
     assert checked.modes == ("reverse",)
     assert "not compared in forward mode, in which JAX does not differentiate it" in checked.notes[0]
 
@@ -172,7 +175,9 @@ def test_second_derivatives_and_the_stops_of_rules() -> None:
     assert sgj.check_gradients(right, X, order=2, stops="program").passed
     checked = sgj.check_gradients(wrong, X, order=2, stops="program", raises=False)
     worst = checked["x"].worst
-    assert worst is not None and worst.order == 2 and worst.generated == 0.0
+    assert worst is not None
+    assert worst.order == 2
+    assert worst.generated == 0.0
     assert sgj.check_gradients(lambda x: jnp.sum(x**3 * stop(x)), X, order=2, stops="program").passed
 
 
