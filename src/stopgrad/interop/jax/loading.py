@@ -364,14 +364,14 @@ def question(
         raise GradientError(f"{what}: {program.name} returned no array; let it return what is differentiated")
     xs = {program.paths[i]: inputs[i] for i in asked}
     values = program.leaves(args, kwargs)
-    positions = {program.paths[i]: i for i in asked}
-    found = unused(program.closed, values, graph, inputs, positions)
+    places = {program.paths[i]: i for i in asked}
+    found = unused(program.closed, values, graph, inputs, places)
     named = dict(zip(program.paths, inputs, strict=True))
     updated = {x for path, x in xs.items() if path in program.updated}
     asking = Asked(
         graph, tuple(outputs), xs, is_function=True, by_library=_is_by_library, updated=frozenset(updated)
     )
-    return Question(program, named, asking, found, positions)
+    return Question(program, named, asking, found, places)
 
 
 def _is_by_library(op: Operation) -> bool:

@@ -16,7 +16,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.jax.gradients import array_for, differentiated, is_float
 from stopgrad.interop.jax.loading import definition_of
 from stopgrad.interop.jax.stepping import Node, Stepping
-from stopgrad.interop.jax.tracing import Program, chosen, program_of
+from stopgrad.interop.jax.tracing import Program, chosen, positions_of, program_of
 from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.nan_cures import UNUSED, choice_says, cure_of, meets_zero, subject_values
 from stopgrad.interop.shared.nans import Made, Result, reported
@@ -67,8 +67,9 @@ def trace_nan(
     flag(gradient, "jax.trace_nan: gradient")
     if keras.is_model(f) and len(args) == 2 and not kwargs and argnums is None:
         f, args, argnums = keras.fit_loss("jax.trace_nan", f), (f, *args), 0
-    program = program_of("jax.trace_nan", f, args, kwargs, weights=True)
-    asked = chosen("jax.trace_nan", program, len(args), argnums)
+    positions = positions_of("jax.trace_nan", f, len(args), argnums)
+    program = program_of("jax.trace_nan", f, args, kwargs, positions, weights=True)
+    asked = chosen(program, positions, argnums)
     values = program.leaves(args, kwargs)
     for path, value in zip(program.paths, values, strict=True):
         if isinstance(value, jax.ShapeDtypeStruct):

@@ -172,7 +172,6 @@ def program_of(
     asked: Collection[int] | None = None,
     within: bool = False,
     weights: bool = False,
-    only: Callable[[int | None, Any], bool] | None = None,
 ) -> Program:
     """Trace a function with JAX on arguments like these.
 
@@ -185,7 +184,6 @@ def program_of(
         asked: the positions of the arguments that are differentiated; None if all leaves are to be inputs.
         within: whether it may use values of a trace around this call: they become constants of zero.
         weights: whether the variables of Keras that it uses, and those of the models that it has, are inputs.
-        only: a predicate of an argument's position and a leaf of it: other leaves keep their values.
 
     Raises:
         ArgumentError: JAX cannot trace it.
@@ -196,7 +194,7 @@ def program_of(
     first, then = (INPUTS, NUMBERS) if asked is None else (NUMBERS, OTHERS)
 
     def at(level: int) -> Program:
-        return _program(what, f, args, kwargs, level, asked or (), within, weights, only)
+        return _program(what, f, args, kwargs, level, asked or (), within, weights)
 
     def keeps_more() -> bool:
         located, _ = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
@@ -253,7 +251,6 @@ def _program(
     asked: Collection[int],
     within: bool,
     weights: bool,
-    only: Callable[[int | None, Any], bool] | None,
 ) -> Program:
     names = argument_names(f, len(args))
     located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
@@ -261,9 +258,7 @@ def _program(
     traced = [
         i
         for i, (path, leaf) in enumerate(located)
-        if is_traced(leaf)
-        and not stays(leaf, level, _is_asked(path, asked))
-        and (only is None or only(_position(path), leaf))
+        if is_traced(leaf) and not stays(leaf, level, _is_asked(path, asked))
     ]
     left = {i: leaves[i] for i in range(len(leaves)) if i not in set(traced)}
     paths, positions = _places(names, [located[i] for i in traced])

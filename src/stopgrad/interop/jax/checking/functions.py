@@ -15,7 +15,7 @@ from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.jax.checking.holding import RULED, Holds, acting, held
 from stopgrad.interop.jax.steps import inner_jaxprs
-from stopgrad.interop.jax.tracing import Program, canonical, chosen, program_of
+from stopgrad.interop.jax.tracing import Program, canonical, chosen, positions_of, program_of
 from stopgrad.interop.shared.derivatives import Arrays, coarsest_of, mode_is_refused
 
 _WIDE = {"complex64": "complex128"}
@@ -60,13 +60,9 @@ def posed(
     Raises:
         ArgumentError: JAX cannot trace it, or an argument is no value.
     """
-    wanted = None if argnums is None else {n % len(args) for n in _numbers(argnums) if args}
-
-    def is_asked(position: int | None, leaf: Any) -> bool:
-        return position is not None and (wanted is None or position in wanted) and _is_inexact(leaf)
-
-    program = program_of(what, f, args, kwargs, weights=True, only=is_asked)
-    asked = chosen(what, program, len(args), argnums)
+    positions = positions_of(what, f, len(args), argnums)
+    program = program_of(what, f, args, kwargs, positions, weights=True)
+    asked = chosen(program, positions, argnums)
     values = dict(zip(program.paths, program.leaves(args, kwargs), strict=True))
     for path, value in values.items():
         if isinstance(value, jax.ShapeDtypeStruct):
@@ -76,10 +72,6 @@ def posed(
         path: _concrete(what, path, x, kind) for (path, x), kind in zip(values.items(), kinds, strict=True)
     }
     return Posed(program, arrays, [i for i in asked if _is_inexact(list(arrays.values())[i])])
-
-
-def _numbers(argnums: int | Sequence[int]) -> list[int]:
-    return [argnums] if isinstance(argnums, int) else list(argnums)
 
 
 def _concrete(what: str, path: str, value: Any, kind: Any) -> Any:
