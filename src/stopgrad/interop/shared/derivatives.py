@@ -171,7 +171,8 @@ def _not_finite(function: Function) -> str:
 def _compared(function: Function, settings: Settings, last: int) -> tuple[list[list[Comparison]], list[str]]:
     """For each input the comparisons of all orders up to the last; and notes."""
     first = _order(1, function, settings, 0.0)
-    orders, notes = [first], []
+    orders = [first]
+    notes: list[str] = []
     if last == 2:
         cotangents = unflat(first.weights, [type_of(y) for y in function.here])
         arrives = [g is not None for g in function.pulled(cotangents)]
