@@ -227,7 +227,7 @@ def test_what_cannot_be_checked() -> None:
         (lambda x: x, (1,), "none of the function's inputs"),
         (lambda x: jnp.sum(x > 0), (X,), "none of the function's results"),
         (lambda x: x, (jax.ShapeDtypeStruct((2,), "float32"),), "x is only a shape"),
-        (lambda x: x, (gone,), "the array x was donated or deleted"),
+        (lambda x: x, (gone,), "x is deleted: it was donated"),
         (lambda x: x if x[0] > 0 else -x, (X,), "Python decides by a traced value"),
     ]:
         with pytest.raises(ArgumentError, match=says):

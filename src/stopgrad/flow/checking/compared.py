@@ -226,7 +226,7 @@ class Order:
 
 
 def _ones(ys: Sequence[TensorType]) -> NumpyArray:
-    return flat([np.ones(y.shape, y.dtype.numpy) for y in ys])  # type: ignore[arg-type]
+    return flat([np.ones(y.shape, y.dtype.numpy) for y in ys])
 
 
 class Comparison:

@@ -44,11 +44,16 @@ class Function(Protocol):
         notes: notes for the reader.
     """
 
-    points: Mapping[str, NumpyArray]
-    here: Arrays
-    precision: str
-    modes: Sequence[str]
-    notes: Sequence[str]
+    @property
+    def points(self) -> Mapping[str, NumpyArray]: ...
+    @property
+    def here(self) -> Arrays: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def modes(self) -> Sequence[str]: ...
+    @property
+    def notes(self) -> Sequence[str]: ...
 
     def at(self, which: int, value: NumpyArray) -> Arrays:
         """The results where one of the inputs has another value, perhaps of more digits than it has."""

@@ -112,16 +112,18 @@ class _Opened:
 
         return computed
 
+    def _program(self, is_wide: bool) -> Any:
+        return self._wide if is_wide else self._closed
+
     def _given(self, values: Arrays, is_wide: bool) -> list[Any]:
-        closed = self._wide if is_wide else self._closed
-        kinds = [v.aval.dtype for v in closed.jaxpr.invars]
+        kinds = [v.aval.dtype for v in self._program(is_wide).jaxpr.invars]
         return [jnp.asarray(x, kind) for x, kind in zip(values, kinds, strict=True)]
 
     def _gradient(self, without: Line | None, is_wide: bool) -> Callable[[Any], Any]:
         """The compiled gradient of the sum of results."""
         key = (id(without), is_wide)
         if key not in self._known:
-            closed = self._wide if is_wide else self._closed
+            closed = self._program(is_wide)
             if without is not None:
                 at = line_of(without.places[0])
                 closed = opened(closed, lambda place: line_of(place) == at)

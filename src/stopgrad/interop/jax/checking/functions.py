@@ -76,12 +76,7 @@ def posed(
 
 def _concrete(what: str, path: str, value: Any, kind: Any) -> Any:
     """An argument as JAX takes it, as an array."""
-    if isinstance(value, jax.Array):
-        if value.is_deleted():
-            raise ArgumentError(
-                f"{what}: the array {path} was donated or deleted; give one that is still there, or leave "
-                "donate_argnums out of the call before"
-            )
+    if isinstance(value, jax.Array):  # That it was deleted was asked when it was traced.
         return value
     return jnp.asarray(canonical(value, kind))
 
