@@ -89,12 +89,15 @@ def parts_of(
         return
     every = list(every)
     for one in found[:MOST]:
-        yield Section(_heading(one, of, every, width), list(_shown(one.causes, _STYLES[one.kind], source)))
+        shown = list(_shown(one.causes, _STYLES[one.kind], source))
+        if one.kind == NOT_FINITE and not shown:  # Nothing on the way was measured.
+            shown = [Paragraph("trace_nan finds the operation that makes it so", indent=2)]
+        yield Section(_heading(one, of, every, width), shown)
     if len(found) > MOST:
         yield Section(Paragraph(f"and {counted(len(found) - MOST, 'more trouble')}; to_json() has all"))
-    shown = span(of, every)
-    if shown is not None:
-        yield Section(shown)
+    norms = span(of, every)
+    if norms is not None:
+        yield Section(norms)
 
 
 def _shown(causes: Sequence[Cause], style: str, source: Source) -> Iterator[Part]:

@@ -200,7 +200,9 @@ class _Search:
                 continue
             stack.pop()
             found = [known[y] for y in behind]
-            ending = [link for link in links if self._is_good(link.result, kind)]
+            # Of what was not measured, nothing is known: it may be good, too.
+            measured = at is x or self._chains.known(at) is not None
+            ending = [link for link in links if measured and self._is_good(link.result, kind)]
             alone = found[0] if len(found) == 1 and not ending else None  # Along a chain, they share one.
             known[at] = (
                 dict.fromkeys([*ending, *(link for some in found for link in some)])
