@@ -49,6 +49,7 @@ def test_batching_measures_both_and_gives_the_same_values(tmp_path: Path) -> Non
     assert built["operations"] < 50
 
 
+@pytest.mark.nightly
 def test_runtime_measures_every_row_and_agrees_with_gradients_by_hand(tmp_path: Path) -> None:
     shown = run(
         "runtime.py",
@@ -124,6 +125,7 @@ def test_runtime_shows_a_disagreement(tmp_path: Path) -> None:
     assert "numpy: loss, Σ |gradient|" in shown
 
 
+@pytest.mark.nightly
 def test_watch_measures_steps_and_chains(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     shown = run("watch.py", "--quick", "--only", "mlp,chain", "--rounds", "2", "--json", str(out))
@@ -134,6 +136,7 @@ def test_watch_measures_steps_and_chains(tmp_path: Path) -> None:
     assert [row["size"] for row in found["chains"]] == [1_000]
 
 
+@pytest.mark.nightly
 def test_watch_cost_measures_every_way_and_leaves_a_missing_peer_out(tmp_path: Path) -> None:
     (tmp_path / "torchlens.py").write_text("raise ImportError('none of it here')")
     out = tmp_path / "out.json"
@@ -148,6 +151,7 @@ def test_watch_cost_measures_every_way_and_leaves_a_missing_peer_out(tmp_path: P
         assert f"| {row['case']} | 1 | {1e3 * min(row['seconds']['plain']):.3g} (" in shown
 
 
+@pytest.mark.nightly
 def test_onnx_training_measures_steps_and_gradients(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     options = ("--quick", "--only", "mlp", "--ways", "eager,trainer,stock", "--rounds", "1")
@@ -160,6 +164,7 @@ def test_onnx_training_measures_steps_and_gradients(tmp_path: Path) -> None:
     assert row["gradients"]["differ"] < 1e-4
 
 
+@pytest.mark.nightly
 def test_scale_reads_what_devices_send_and_hold_and_agrees_with_jax(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     options = ("--quick", "--only", "siamese", "--devices", "4", "--batch", "strong", "--json", str(out))
@@ -175,6 +180,7 @@ def test_scale_reads_what_devices_send_and_hold_and_agrees_with_jax(tmp_path: Pa
     assert stopped["agrees"] < 1e-5
 
 
+@pytest.mark.nightly
 def test_data_measures_batches(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     shown = run("data.py", "--quick", "--peers", "grain", "--rounds", "1", "--json", str(out))
@@ -184,6 +190,7 @@ def test_data_measures_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's account of a process")
+@pytest.mark.nightly
 def test_large_graphs_measures_every_stage(tmp_path: Path) -> None:
     shown = run("large_graphs.py", "--quick", "--json", str(tmp_path / "out.json"))
     assert "bytes each, after" in shown
@@ -192,6 +199,7 @@ def test_large_graphs_measures_every_stage(tmp_path: Path) -> None:
     assert rows[1]["operations"] > 2 * rows[0]["operations"] > 2 * 10_000
 
 
+@pytest.mark.nightly
 def test_depth_measures_both_and_gives_the_same_loss(tmp_path: Path) -> None:
     shown = run("depth.py", "--quick", "--ways", "loop,jax scan", "--json", str(tmp_path / "out.json"))
     assert "| mlp | gradient | jax scan |" in shown
@@ -203,6 +211,7 @@ def test_depth_measures_both_and_gives_the_same_loss(tmp_path: Path) -> None:
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
 
 
+@pytest.mark.nightly
 def test_first_call_measures_the_parts_of_three_processes(tmp_path: Path) -> None:
     shown = run("first_call.py", "--quick", "--json", str(tmp_path / "out.json"))
     assert "| mlp, 4 | second |" in shown

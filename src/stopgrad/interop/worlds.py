@@ -181,8 +181,8 @@ def report(what: str, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 def world_of(what: str, ys: object, args: object, kwargs: object) -> str:
     """The world of a question: that of its objects, or else the one that the function's code names."""
-    if isinstance(ys, (Output, Operation)):
-        return OURS
+    if isinstance(ys, (Output, Operation)) or (not callable(ys) and OURS in kinds_in(ys)):
+        return OURS  # Its options may hold what only our functions understand, such as a feed_dict.
     found = kinds_in([ys, args, kwargs])
     others = [world for world in WORLDS if world in found]
     if len(others) > 1:

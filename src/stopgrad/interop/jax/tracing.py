@@ -255,11 +255,18 @@ def _program(
     names = argument_names(f, len(args))
     located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
     leaves = [leaf for _, leaf in located]
-    traced = [
+    kept = {
         i
         for i, (path, leaf) in enumerate(located)
-        if is_traced(leaf) and not stays(leaf, level, _is_asked(path, asked))
-    ]
+        if not is_traced(leaf) or stays(leaf, level, _is_asked(path, asked))
+    }
+    # Arrays that were asked about are inputs, too, of which nothing is made.
+    shown = {
+        i
+        for i in kept
+        if _is_asked(located[i][0], asked) and hasattr(leaves[i], "dtype") and is_traced(leaves[i])
+    }
+    traced = [i for i in range(len(leaves)) if i not in kept or i in shown]
     left = {i: leaves[i] for i in range(len(leaves)) if i not in set(traced)}
     paths, positions = _places(names, [located[i] for i in traced])
     returned: dict[str, Any] = {}
@@ -267,7 +274,8 @@ def _program(
     def flat(*values: jax.Array) -> list[Any]:
         everything = list(leaves)
         for i, value in zip(traced, values, strict=True):
-            everything[i] = value
+            if i not in kept:
+                everything[i] = value
         given, by_name = jax.tree_util.tree_unflatten(structure, everything)
         made = call(f, *given, **by_name)
         after = jax.tree_util.tree_leaves((given, by_name))

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree
 
 from stopgrad.base.source import BETWEEN, OWN, RawLocation, called, kind_of, outward
+from stopgrad.base.structure import flatten, map_leaves
 from stopgrad.interop.shared.nan_cures import KINDS
 from stopgrad.interop.shared.nans import (
     MOST,
@@ -160,7 +160,7 @@ class Followed(internals.DispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         self.ran += 1
         name = _name(func)
-        inputs = [x for x in _pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        inputs = [x for x in flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
         node = internals.current_node()
         try:
             place = self._place(sys._getframe(1))
@@ -198,7 +198,7 @@ class Followed(internals.DispatchMode):  # type: ignore[misc]
         if node is not None and name in _CHOOSING:
             self._chooses(result, node)
         memories = {_memory_of(x) for x in inputs if _is_plain(x)}
-        for y in [y for y in _pytree.tree_leaves(result) if isinstance(y, torch.Tensor)]:
+        for y in [y for y in flatten(result)[0] if isinstance(y, torch.Tensor)]:
             if name in _EMPTY or not _is_plain(y) or not (y.is_floating_point() or y.is_complex()):
                 continue
             if not func._schema.is_mutable and _memory_of(y) in memories:
@@ -381,7 +381,7 @@ def _moved(func: Any, given: Any, marks: Sequence[Array], shape: tuple[int, ...]
             ).clone()
         return 0 if isinstance(x, (float, complex)) else x
 
-    args, kwargs = _pytree.tree_map(replaced, given)
+    args, kwargs = map_leaves(replaced, given)
     made = func(*args, **{key: x for key, x in kwargs.items() if key != "dtype"})
     return np.asarray(made.numpy()).reshape(shape)
 
@@ -399,7 +399,7 @@ def _axes(name: str, given: Any, count: int) -> tuple[int, ...] | None:
 
 def _number_in(given: Any) -> Any:
     """The number that is infinite or NaN among what an operation is given itself; None for none."""
-    for x in _pytree.tree_leaves(given):
+    for x in flatten(given)[0]:
         if isinstance(x, (float, complex)) and not math.isfinite(abs(x)):
             return x
     return None

@@ -304,6 +304,8 @@ def _refused(node: Any, attribute: str) -> str:
     return ""
 
 
+BUILT_IN = "torch._C._VariableFunctions."
+"""How the names of functions in C begin that PyTorch calls without it."""
 UNNAMED = "torch._VariableFunctionsClass."
 """Where PyTorch says that functions of ``torch`` are which have no public name, such as those of lists."""
 preserve_version: Callable[[Any], Any] = _need(

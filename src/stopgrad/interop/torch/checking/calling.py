@@ -247,7 +247,7 @@ def _is_in_place(func: Any) -> bool:
 
 def _name_of(func: Any) -> str:
     found = (resolve_name(func) or getattr(func, "__name__", "")).removesuffix(".__get__")
-    return found.replace("torch.Tensor.", "Tensor.").removeprefix("torch._C._VariableFunctions.")
+    return found.replace("torch.Tensor.", "Tensor.").removeprefix(internals.BUILT_IN)
 
 
 def _copied(made: Any) -> Any:
