@@ -72,8 +72,8 @@ def _where_named(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation |
     found = iter(every)
     for code, instruction in found:
         file = code.co_filename
-        if file == _HOME:
-            continue
+        if kind_of(file) != OWN and "stopgradient" in code.co_qualname.replace("_", "").lower():
+            continue  # It is the function itself, JAX's or that of a library over it, such as Keras'.
         if any("stop_gradient" in name for name in (*code.co_names, *code.co_freevars, *code.co_varnames)):
             return called(code, instruction, itertools.chain(found, _callers(around)))
         if kind_of(file) == OWN:
