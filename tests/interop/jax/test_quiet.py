@@ -123,10 +123,9 @@ def test_what_is_not_differentiated_keeps_its_value() -> None:
     assert list(sgj.explain(decides, *args, argnums=0)) == ["x"]
     assert sgj.explain(decides, *args, argnums=0)["x"].status == "flows"
     assert sgj.explain(decides, X, -X, 2, training=False, argnums=0)["x"].status == "flows"
-    with pytest.raises(sg.ArgumentError, match="What is not in argnums keeps its value"):
-        sgj.explain(decides, *args)
+    assert [reach.status for reach in sgj.explain(decides, *args).values()] == ["flows", "disconnected"]
     shape = jax.ShapeDtypeStruct((4,), np.float32)  # type: ignore[no-untyped-call]
-    with pytest.raises(sg.ArgumentError, match="Python decides by a traced value"):
+    with pytest.raises(sg.ArgumentError, match=r"Python decides by a traced value.*What is not in argnums keeps its value"):
         sgj.explain(decides, X, shape, 2, True, argnums=0)
 
 
@@ -144,6 +143,59 @@ def test_a_loop_of_a_batch_goes_on_while_any_does() -> None:
         return jax.vmap(count)(x)
 
     np.testing.assert_allclose(sgj.load(f, X)(X), f(X))
+
+
+def newton(a: Any) -> Any:
+    x = a
+    while jnp.abs(x * x - a) > 1e-3:
+        x = 0.5 * (x + a / x)
+    return x
+
+
+DECIDED: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "one branch": (lambda x, y: x * 2 if x > 0 else x * y, (1.0, 2.0)),
+    "the other branch": (lambda x, y: x * 2 if x > 0 else x * y, (-1.0, 2.0)),
+    "a loop": (newton, (7.0,)),
+    "a whole number": (lambda x, y: x * int(y), (1.5, 2.5)),
+    "a number of times": (lambda x: sum(x * i for i in range(int(x))), (3.5,)),
+    "an item": (lambda x: x * x.item(), (2.5,)),
+    "the larger of two": (lambda x, y: max(x, y) * 3, (1.5, 2.5)),
+    "inside of grad": (lambda x: jax.grad(lambda y: y**3 if y > 0 else y)(x), (1.5,)),
+    "beside a vmap": (lambda x, y: jax.vmap(lambda v: v * y)(X * x).sum() if x > 0 else x, (1.5, 2.0)),
+    "the value of an array": (lambda x: (x**2).sum() if (x > 0.5).any() else x.sum(), (X,)),
+    "two in a row": (lambda x, y: (x if x > 1 else y) * (y if x * y > 1 else 1.0), (2.0, 3.0)),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_what_is_differentiated_may_decide_as_outside_of_jit(name: str) -> None:
+    f, args = DECIDED[name]
+    gradients = jax.grad(f, tuple(range(len(args))))(*args)
+    flow = sgj.explain(f, *args, magnitudes=True)
+    assert [reach.arrives for reach in flow.values()] == [bool((g != 0).any()) for g in gradients]
+    for reach, g in zip(flow.values(), gradients, strict=True):
+        size = 0.0 if reach.magnitude is None else reach.magnitude.norm
+        np.testing.assert_allclose(size, np.linalg.norm(g), rtol=1e-5)
+    assert sgj.check_gradients(f, *args).passed
+    assert not sgj.trace_nan(f, *args)
+
+
+def test_a_decision_by_values_is_found_in_the_gradient_that_is_nan() -> None:
+    trace = sgj.trace_nan(lambda x: jnp.sqrt(x) if x >= 0 else x, 0.0)
+    assert trace.first.origin_name == "jax.lax.sqrt"
+
+
+def test_what_jax_refuses_outside_of_jit_is_refused() -> None:
+    draws = iter(range(1000))
+    for f in (
+        lambda x: x * float(x[0]),
+        jax.jit(lambda x: x if x[0] > 0 else -x),
+        lambda x: jax.lax.scan(lambda c, v: (c + (v if v > 0 else 0), None), 0.0, x)[0],
+        lambda x: jax.vmap(lambda v: v if v > 0 else -v)(x).sum(),
+        lambda x: x if (x * (next(draws) % 2) > 0.5).any() else -x,  # Each call decides by another value.
+    ):
+        with pytest.raises(sg.ArgumentError, match="JAX cannot trace"):
+            sgj.explain(f, X)
 
 
 # --------------------------------------------------------------------------------------- names, bad input
