@@ -129,8 +129,8 @@ def explain(
     global variables, are asked about like arguments, by their paths in Keras; those that Keras does not train
     are not.
 
-    What Python decides by the value of an argument, as ``if x > 0``, is decided by the value that is given, as
-    by ``jax.grad`` outside of ``jit``: the report is about the branch that is taken.
+    What Python decides by the value of an argument, as ``if x > 0``, is decided by the value that is given,
+    as by ``jax.grad`` outside of ``jit``: the report is about the branch that is taken.
 
     Args:
         f: the function. A model of Keras with two arguments, x and y, stands for the loss that its ``fit``
@@ -396,7 +396,8 @@ def _losses(what: str, program: Program, outputs: Sequence[Output], has_aux: boo
         part = made[0]
     else:
         raise ArgumentError(
-            f"{what}: with has_aux=True, {program.name} returns a pair: the loss, and anything"
+            f"{what}: with has_aux=True a function returns a pair, of the loss and anything; "
+            f"{program.name} does not"
         )
     chosen_ones = set(map(id, jax.tree_util.tree_leaves(part)))
     found = [id(y) in chosen_ones for y in outputs]

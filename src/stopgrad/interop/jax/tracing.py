@@ -178,7 +178,7 @@ def program_of(
 
     What JAX keeps as numbers when it differentiates is kept: whole numbers always, and all that is not
     differentiated where Python needs it, or a loop. Without *asked*, only whole numbers that Python needs.
-    Where Python needs the value of what is differentiated, as for ``if x > 0``, it is that at these arguments.
+    Where Python needs the value of what is differentiated, as for ``if x > 0``, it is what it is here.
 
     Args:
         what: names the caller in errors.
@@ -289,10 +289,9 @@ def _program(
     around = (args, kwargs) if weights else None
     with (folding() if level == OTHERS else None) or contextlib.nullcontext():
         closed, function, variables = _with_variables(what, f, flat, given, within, around, decides)
-    paths += [v.path for v in variables]
     positions += _owners(variables, args)
     arrays, rebuild = _rebuilding(returned["spec"], returned["fixed"], len(returned["paths"]))
-    paths = _unique(paths)
+    paths = _unique([*paths, *[v.path for v in variables]])
     return Program(
         name=getattr(f, "__name__", type(f).__name__),
         names=names,

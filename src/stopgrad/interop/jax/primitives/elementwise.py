@@ -101,7 +101,7 @@ def _sign(step: Step, x: Output) -> Any:
 
 
 def _rounded_sign(x: Output) -> Output:
-    """The sign of real numbers. In JAX no gradient passes, as through rounding; that of our sign is a zero."""
+    """The sign of real numbers, through which no gradient passes in JAX; that of our sign is a zero."""
     sign: Output = sg.round(sg.sign(x))
     return sign
 
