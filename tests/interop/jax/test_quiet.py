@@ -126,7 +126,7 @@ def test_what_is_not_differentiated_keeps_its_value() -> None:
     assert [reach.status for reach in sgj.explain(decides, *args).values()] == ["flows", "disconnected"]
     shape = jax.ShapeDtypeStruct((4,), np.float32)  # type: ignore[no-untyped-call]
     with pytest.raises(
-        sg.ArgumentError, match="decides by a traced value.*What is not in argnums keeps its value"
+        sg.ArgumentError, match=r"decides by a traced value.*What is not in argnums keeps its value"
     ):
         sgj.explain(decides, X, shape, 2, True, argnums=0)
 
