@@ -1,7 +1,7 @@
-"""Small models of JAX's libraries with losses, as their documentation has them: each trains as it is meant to.
+"""Small models of JAX's libraries with losses, as their documentation has them: each trains as it should.
 
-Each is a loss of parameters and data. The losses of networks are those of several architectures, libraries and
-losses of optax; the others stand for themselves.
+Each is a loss of parameters and data. Those of networks are made of architectures and of losses of optax; the
+others stand for themselves, in ``jax_others``.
 """
 
 from __future__ import annotations
