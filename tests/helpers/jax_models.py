@@ -144,12 +144,6 @@ def _equinox() -> dict[str, tuple[Any, Any]]:
             ),
             IMAGE,
         ),
-        "gated unit": (
-            nn.Sequential(
-                [nn.Linear(4, 6, key=keys[0]), nn.Lambda(jax.nn.glu), nn.Linear(3, 2, key=keys[1])]
-            ),
-            X,
-        ),
     }
 
 
@@ -229,7 +223,7 @@ NETWORKS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[..., Model], tu
     "equinox": (
         _equinox,
         _of_equinox,
-        ("perceptron", "layer norm", "rms norm", "convolutions", "gated unit"),
+        ("perceptron", "layer norm", "rms norm", "convolutions"),
     ),
     "nnx": (_nnx, _of_nnx, ("perceptron", "layer norm", "convolutions", "embedding", "attention")),
 }
