@@ -17,8 +17,8 @@ from stopgrad.errors import ArgumentError
 
 import stopgrad as sg
 from stopgrad.interop.kinds import JAX, OURS, TORCH, home, kind, named_worlds
+from stopgrad.interop.shared.losses import losses_in
 from stopgrad.tools import cli
-from stopgrad.tools.cli.asking import losses_in
 from stopgrad.tools.cli.failing import only
 
 TORCH_FILE = """\

@@ -111,11 +111,9 @@ class Refused:
 
 REFUSED = {
     "Python decides by a traced value": Refused(
-        lambda: sgj.explain(decides, X), ("decides", "jax.lax.cond", "jnp.where"), "decides"
+        lambda: sgj.load(decides, X), ("decides", "jax.lax.cond", "jnp.where"), "decides"
     ),
-    "Python loops by a traced value": Refused(
-        lambda: sgj.explain(loops, X), ("loops", "while_loop"), "loops"
-    ),
+    "Python loops by a traced value": Refused(lambda: sgj.load(loops, X), ("loops", "while_loop"), "loops"),
     "a traced value leaves for Python": Refused(
         lambda: sgj.explain(leaves_for_python, X), ("float(x)", "functools.partial"), "leaves"
     ),

@@ -228,7 +228,7 @@ def test_what_cannot_be_checked() -> None:
         (lambda x: jnp.sum(x > 0), (X,), "none of the function's results"),
         (lambda x: x, (jax.ShapeDtypeStruct((2,), "float32"),), "x is only a shape"),
         (lambda x: x, (gone,), "x is deleted: it was donated"),
-        (lambda x: x if x[0] > 0 else -x, (X,), "Python decides by a traced value"),
+        (jax.jit(lambda x: x if x[0] > 0 else -x), (X,), "Python decides by a traced value"),
     ]:
         with pytest.raises(ArgumentError, match=says):
             sgj.check_gradients(f, *args)

@@ -252,7 +252,7 @@ def _counts(n: Any, x: Any) -> Any:
 
 
 UNTRACEABLE = {
-    "if": (_decides, (V,), "lax.cond"),
+    "if": (_decides, (jax.ShapeDtypeStruct(V.shape, V.dtype),), "lax.cond"),  # type: ignore[no-untyped-call]
     "float": (_leaves, (V,), "functools.partial"),
     "numpy": (_numpy, (V,), "jax.numpy"),
     "mask": (_masks, (V,), "jnp.where"),

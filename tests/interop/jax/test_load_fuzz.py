@@ -164,6 +164,5 @@ def test_draws_do_not_depend_on_the_process() -> None:
     assert jnp.isfinite(program(*jax.tree.map(jnp.asarray, program.example())))
 
 
-@pytest.mark.xfail(reason="the gradient of our Sign is a zero, and no absence with a reason")
 def test_a_sign_has_no_gradient() -> None:
     assert not sgj.explain(lambda x: jnp.sum(jnp.sign(x) * jnp.arange(3.0)), jnp.ones(3))["x"].arrives

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+from jax.interpreters import partial_eval
 
 from stopgrad.flow.asked import label
 from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
@@ -43,6 +44,14 @@ def differentiated(closed: jex.ClosedJaxpr, arrays: Sequence[Any], wrt: Sequence
         return [*made, *pull([jnp.ones_like(made[j]) for j in smooth])]
 
     return jax.make_jaxpr(both)(*arrays)
+
+
+def of_results(closed: jex.ClosedJaxpr, chosen: Sequence[bool]) -> jex.ClosedJaxpr:
+    """The jaxpr of some of a program's results, of all its inputs."""
+    if all(chosen):
+        return closed
+    lean, _ = partial_eval.dce_jaxpr(closed.jaxpr, list(chosen), True)
+    return jex.ClosedJaxpr(lean, closed.consts)
 
 
 def array_for(x: Any, aval: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -14,3 +16,37 @@ def folding() -> contextlib.AbstractContextManager[Any] | None:
     """
     option = getattr(importlib.import_module("jax._src.config"), "eager_constant_folding", None)
     return option(True) if callable(option) else None
+
+
+_TRACING = threading.RLock()
+
+
+@contextlib.contextmanager
+def concrete(tracer: Any, value_of: Callable[[Any], Any]) -> Iterator[None]:
+    """A context in which Python reads values of traced arrays, as outside of ``jit``.
+
+    Where this JAX lets nobody say them, nothing is changed.
+
+    Args:
+        tracer: one of those of the trace.
+        value_of: the value of another one of the same trace.
+    """
+    kind, trace = type(tracer), getattr(tracer, "_trace", None)
+    usual = getattr(kind, "to_concrete_value", None)
+    if usual is None or trace is None:
+        yield
+        return
+
+    def to_concrete_value(self: Any) -> Any:
+        return value_of(self) if self._trace is trace else usual(self)
+
+    with _TRACING:
+        own = vars(kind).get("to_concrete_value")
+        kind.to_concrete_value = to_concrete_value
+        try:
+            yield
+        finally:
+            if own is None:
+                del kind.to_concrete_value
+            else:
+                kind.to_concrete_value = own

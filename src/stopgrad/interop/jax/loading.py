@@ -29,7 +29,7 @@ from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.jax.avals import type_of
-from stopgrad.interop.jax.gradients import Gradients
+from stopgrad.interop.jax.gradients import Gradients, of_results
 from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the table of rules
     control,
     draws,
@@ -46,6 +46,7 @@ from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, p
 from stopgrad.interop.jax.unused import unused
 from stopgrad.interop.jax.updating import Training, updated
 from stopgrad.interop.shared import keras
+from stopgrad.interop.shared.losses import losses_in
 
 
 @guarded("jax.load")
@@ -114,6 +115,7 @@ def explain(
     grad: Callable[..., Any] | None = None,
     wrt: Any = None,
     optimizer: Any = None,
+    has_aux: bool | None = None,
     **kwargs: Any,
 ) -> Flow:
     """Whether gradients of what a JAX function returns arrive at its arguments, and if not, why not.
@@ -126,6 +128,9 @@ def explain(
     The weights of Keras models that the function uses, or has as arguments, in its closure or by names of
     global variables, are asked about like arguments, by their paths in Keras; those that Keras does not train
     are not.
+
+    What Python decides by the value of an argument, as ``if x > 0``, is decided by the value that is given,
+    as by ``jax.grad`` outside of ``jit``: the report is about the branch that is taken.
 
     Args:
         f: the function. A model of Keras with two arguments, x and y, stands for the loss that its ``fit``
@@ -143,6 +148,9 @@ def explain(
         optimizer: what updates the parameters: an optax transformation, whose state is then a new one; a pair
             of one and its state; a ``TrainState`` of Flax; an optimizer of nnx; or a function of parameters
             and gradients that returns new parameters. Nothing of yours is changed.
+        has_aux: whether only the first of what the function returns is differentiated, as in ``jax.grad``;
+            False if all is. Unless given: of a tuple that begins with scalars, these are; of a dict or an
+            object, what is called ``loss``; otherwise all.
         kwargs: its keyword arguments, which are not asked about.
 
     Returns:
@@ -168,11 +176,11 @@ def explain(
     told = flag(magnitudes, "jax.explain: magnitudes")
     training = Training(grad, wrt, optimizer)
     if training.is_given:
-        return _trained("jax.explain", f, args, kwargs, argnums, training, told)
+        return _trained("jax.explain", f, args, kwargs, argnums, training, told, has_aux)
     if keras.is_model(f) and len(args) == 2 and not kwargs and argnums is None:
         loss = keras.fit_loss("jax.explain", f)
         return _flow("jax.explain", loss, (f, *args), {}, 0, told)
-    return _flow("jax.explain", f, args, kwargs, argnums, told)
+    return _flow("jax.explain", f, args, kwargs, argnums, told, has_aux)
 
 
 @guarded("jax.assert_flows")
@@ -313,6 +321,7 @@ class Question(NamedTuple):
         asked: what is differentiated with respect to what.
         findings: on arguments that are not used.
         positions: of what is asked about among the inputs, by path.
+        losses: which of the results are differentiated.
     """
 
     program: Program
@@ -320,6 +329,7 @@ class Question(NamedTuple):
     asked: Asked
     findings: list[Finding]
     positions: dict[str, int]
+    losses: list[bool]
 
     def fed(self, what: str, values: Sequence[Any]) -> list[Any]:
         """The values of the arguments as arrays of their types.
@@ -344,12 +354,13 @@ def question(
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
     within: bool = False,
+    has_aux: bool | None = None,
 ) -> Question:
     """Trace a function, and ask about its arguments.
 
     Args:
         what: names the caller in errors.
-        f, args, kwargs, argnums: as for :func:`explain`.
+        f, args, kwargs, argnums, has_aux: as for :func:`explain`.
         within: whether the function may use values of a trace around, which then count as constants.
 
     Raises:
@@ -368,10 +379,30 @@ def question(
     found = unused(program.closed, values, graph, inputs, places)
     named = dict(zip(program.paths, inputs, strict=True))
     updated = {x for path, x in xs.items() if path in program.updated}
-    asking = Asked(
-        graph, tuple(outputs), xs, is_function=True, by_library=_is_by_library, updated=frozenset(updated)
-    )
-    return Question(program, named, asking, found, places)
+    losses = _losses(what, program, outputs, has_aux)
+    ys = tuple([y for y, is_loss in zip(outputs, losses, strict=True) if is_loss])
+    asking = Asked(graph, ys, xs, is_function=True, by_library=_is_by_library, updated=frozenset(updated))
+    return Question(program, named, asking, found, places, losses)
+
+
+def _losses(what: str, program: Program, outputs: Sequence[Output], has_aux: bool | None) -> list[bool]:
+    """Which of the results are differentiated."""
+    if has_aux is False:
+        return [True] * len(outputs)
+    made = program.rebuild(outputs)
+    if has_aux is None:
+        part = losses_in(made)
+    elif isinstance(made, (tuple, list)) and made:
+        part = made[0]
+    else:
+        raise ArgumentError(
+            f"{what}: with has_aux=True a function returns a pair, of the loss and anything; "
+            f"{program.name} does not"
+        )
+    chosen_ones = set(map(id, jax.tree_util.tree_leaves(part)))
+    found = [id(y) in chosen_ones for y in outputs]
+    differs = any(is_loss and y.type.differentiable for y, is_loss in zip(outputs, found, strict=True))
+    return found if differs else [True] * len(outputs)
 
 
 def _is_by_library(op: Operation) -> bool:
@@ -386,13 +417,14 @@ def _flow(
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
     magnitudes: bool = False,
+    has_aux: bool | None = None,
 ) -> Flow:
-    found = question(what, f, args, kwargs, argnums)
+    found = question(what, f, args, kwargs, argnums, has_aux=has_aux)
     measured = None
     if magnitudes:
         values = found.program.leaves(args, kwargs)
         ours = Measuring(found.asked, list(found.inputs.values()), {})(found.fed(what, values))
-        measured = Gradients(found.program.closed, found.positions)(ours, values)
+        measured = Gradients(of_results(found.program.closed, found.losses), found.positions)(ours, values)
     return without_gc(flow_of, found.asked, (), found.findings, measured)
 
 
@@ -404,10 +436,12 @@ def _trained(
     argnums: int | Sequence[int] | None,
     training: Training,
     magnitudes: bool = False,
+    has_aux: bool | None = None,
 ) -> Flow:
     """The report on what is trained, with what an update does to it."""
     found = updated(what, f, args, kwargs, argnums, training)
-    return _flow(what, found.loss, args, kwargs, found.argnums, magnitudes).with_steps(found.steps)
+    has_aux = has_aux if found.loss is f else None  # Else what it returns besides is gone.
+    return _flow(what, found.loss, args, kwargs, found.argnums, magnitudes, has_aux).with_steps(found.steps)
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:

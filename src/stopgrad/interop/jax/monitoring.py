@@ -15,7 +15,7 @@ from stopgrad.flow.magnitudes.repeated import Repeated
 from stopgrad.graph.arguments import parameters_of
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import guarded
-from stopgrad.interop.jax.gradients import Gradients
+from stopgrad.interop.jax.gradients import Gradients, of_results
 from stopgrad.interop.jax.loading import Question, question
 from stopgrad.interop.jax.updating import Training, updated
 from stopgrad.interop.shared import keras
@@ -92,7 +92,7 @@ class JaxMonitor(Monitor):
         if known is None:
             known = self._question = question("jax.monitor", self._f, args, kwargs, self._argnums)
             self._asking = Repeated(known.asked, known.findings, "xla")
-            self._gradients = Gradients(known.program.closed, known.positions)
+            self._gradients = Gradients(of_results(known.program.closed, known.losses), known.positions)
             values = known.program.leaves(args, kwargs)
             self._kinds = list(map(_kind, values))
         return known, values

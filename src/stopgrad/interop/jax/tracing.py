@@ -21,6 +21,7 @@ from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import call
 from stopgrad.interop.jax.avals import array_of
+from stopgrad.interop.jax.deciding import decided
 from stopgrad.interop.jax.internals import folding
 from stopgrad.interop.jax.lines import is_between
 from stopgrad.interop.shared import keras
@@ -177,6 +178,7 @@ def program_of(
 
     What JAX keeps as numbers when it differentiates is kept: whole numbers always, and all that is not
     differentiated where Python needs it, or a loop. Without *asked*, only whole numbers that Python needs.
+    Where Python needs the value of what is differentiated, as for ``if x > 0``, it is what it is here.
 
     Args:
         what: names the caller in errors.
@@ -193,8 +195,8 @@ def program_of(
     _refuse_absent(what, f, args, kwargs)
     first, then = (INPUTS, NUMBERS) if asked is None else (NUMBERS, OTHERS)
 
-    def at(level: int) -> Program:
-        return _program(what, f, args, kwargs, level, asked or (), within, weights)
+    def at(level: int, decides: bool = False) -> Program:
+        return _program(what, f, args, kwargs, level, asked or (), within, weights, decides)
 
     def keeps_more() -> bool:
         located, _ = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
@@ -209,6 +211,9 @@ def program_of(
         if keeps_more():
             with contextlib.suppress(Exception):  # Then the first error stands.
                 return at(then)
+        if asked is not None and not within:
+            with contextlib.suppress(Exception):
+                return at(then, decides=True)
         raise
     if any(eqn.primitive.name == "while" for eqn in found.closed.jaxpr.eqns) and keeps_more():
         with contextlib.suppress(Exception):
@@ -251,6 +256,7 @@ def _program(
     asked: Collection[int],
     within: bool,
     weights: bool,
+    decides: bool,
 ) -> Program:
     names = argument_names(f, len(args))
     located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
@@ -290,11 +296,10 @@ def _program(
     given = [_value(leaves[i]) for i in traced]
     around = (args, kwargs) if weights else None
     with (folding() if level == OTHERS else None) or contextlib.nullcontext():
-        closed, function, variables = _with_variables(what, f, flat, given, within, around)
-    paths += [v.path for v in variables]
+        closed, function, variables = _with_variables(what, f, flat, given, within, around, decides)
     positions += _owners(variables, args)
     arrays, rebuild = _rebuilding(returned["spec"], returned["fixed"], len(returned["paths"]))
-    paths = _unique(paths)
+    paths = _unique([*paths, *[v.path for v in variables]])
     return Program(
         name=getattr(f, "__name__", type(f).__name__),
         names=names,
@@ -307,7 +312,7 @@ def _program(
         out_paths=_unique([path_of("", returned["paths"][i]) or "result" for i in arrays]),
         rebuild=rebuild,
         variables=variables,
-        function=function,
+        function=jex.jaxpr_as_fun(closed) if decides else function,
         updated={paths[k] for k in returned.get("updated", ())},
     )
 
@@ -346,7 +351,13 @@ def _value(x: object) -> Any:
 
 
 def _with_variables(
-    what: str, f: Callable[..., Any], flat: Callable[..., Any], given: list[Any], within: bool, around: object
+    what: str,
+    f: Callable[..., Any],
+    flat: Callable[..., Any],
+    given: list[Any],
+    within: bool,
+    around: object,
+    decides: bool,
 ) -> tuple[Any, Callable[..., list[Any]], list[Any]]:
     """The jaxpr of a function, with the variables of Keras as further inputs; the function; and these.
 
@@ -354,13 +365,13 @@ def _with_variables(
     found in its arguments (*around*), its closure and the global variables it names; without *around*, none.
     """
     if around is None or keras.loaded("jax") is None:
-        return _traced(what, f, flat, given, within), flat, []
+        return _traced(what, f, flat, given, within, decides), flat, []
     read = keras.Read()
     with (
         _afresh(),
         keras.scope(read=read),
     ):  # Left outside of the trace: then Keras makes weights.
-        closed = _traced(what, f, flat, given, within)
+        closed = _traced(what, f, flat, given, within, decides)
     models = keras.layers_in(f, around)
     found = {id(v): v for v in (*[v for model in models for v in model.variables], *read.variables.values())}
     variables = list(found.values())
@@ -373,7 +384,7 @@ def _with_variables(
             return list(flat(*values[:count]))
 
     with _afresh():
-        closed = _traced(what, f, with_values, [*given, *map(_value, variables)], within)
+        closed = _traced(what, f, with_values, [*given, *map(_value, variables)], within, decides)
     return closed, with_values, variables
 
 
@@ -411,10 +422,16 @@ def _unique(paths: Sequence[str]) -> list[str]:
 
 
 def _traced(
-    what: str, f: Callable[..., Any], flat: Callable[..., Any], leaves: Sequence[Any], within: bool
+    what: str,
+    f: Callable[..., Any],
+    flat: Callable[..., Any],
+    leaves: Sequence[Any],
+    within: bool,
+    decides: bool = False,
 ) -> Any:
+    function = decided(flat, leaves) if decides else None
     try:
-        closed = jax.make_jaxpr(flat)(*[_stand_in(x) for x in leaves])
+        closed = jax.make_jaxpr(function or flat)(*[_stand_in(x) for x in leaves])
     except _UNTRACEABLE as error:
         raise _untraceable(what, f, error) from error
     except TypeError as error:

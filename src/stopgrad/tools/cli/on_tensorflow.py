@@ -11,7 +11,8 @@ from stopgrad.base.structure import flatten, map_leaves
 from stopgrad.base.types import TensorType
 from stopgrad.graph.operands import is_tensor
 from stopgrad.interop.kinds import TENSORFLOW, kind, kinds_in
-from stopgrad.tools.cli.asking import Answer, Question, losses_in, trained_with
+from stopgrad.interop.shared.losses import losses_in
+from stopgrad.tools.cli.asking import Answer, Question, trained_with
 from stopgrad.tools.cli.calls import Call, chosen, with_data
 
 

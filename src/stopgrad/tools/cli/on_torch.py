@@ -15,7 +15,8 @@ from stopgrad.base.structure import flatten, paths, unflatten
 from stopgrad.base.types import TensorType
 from stopgrad.flow.source_lines import place
 from stopgrad.interop.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
-from stopgrad.tools.cli.asking import Answer, Question, losses_in, require_tensors, trained_with
+from stopgrad.interop.shared.losses import losses_in
+from stopgrad.tools.cli.asking import Answer, Question, require_tensors, trained_with
 from stopgrad.tools.cli.calls import Call, chosen, with_data
 from stopgrad.tools.cli.inputs import Argument, line_of
 

@@ -93,7 +93,17 @@ def _abs(step: Step, x: Output) -> Any:
 
 @rule("sign")
 def _sign(step: Step, x: Output) -> Any:
-    return sg.cast(sg.not_equal(x, like(x, 0)), x.dtype) if x.dtype in _UNSIGNED.values() else sg.sign(x)
+    if x.dtype in _UNSIGNED.values():
+        return sg.cast(sg.not_equal(x, like(x, 0)), x.dtype)
+    if x.dtype.is_complex:
+        raise NotOurs("the sign of a complex number, through which JAX passes no gradient")
+    return _rounded_sign(x)
+
+
+def _rounded_sign(x: Output) -> Output:
+    """The sign of real numbers, through which no gradient passes in JAX; that of our sign is a zero."""
+    sign: Output = sg.round(sg.sign(x))
+    return sign
 
 
 @rule("round")
@@ -102,7 +112,7 @@ def _round(step: Step, x: Output) -> Any:
         return sg.round(x)
     whole = sg.trunc(x)  # Halves round away from zero.
     away = sg.greater_equal(sg.abs(x - whole), like(x, 0.5))
-    return sg.where(away, whole + sg.sign(x), whole)
+    return sg.where(away, whole + _rounded_sign(x), whole)
 
 
 @rule("logistic")
@@ -233,10 +243,18 @@ def _select(step: Step, which: Output, *cases: Output) -> Any:
     if known is not None:  # For example a library's argument that says whether to stop a gradient.
         return sg.identity(cases[min(max(int(known), 0), len(cases) - 1)])
     if which.dtype.is_bool:
-        return cases[0] if len(cases) == 1 else sg.where(which, cases[1], cases[0])
+        return cases[0] if len(cases) == 1 else sg.where(which, _nan_of(which, cases[1]), cases[0])
     chosen = cases[-1]
     for i in range(len(cases) - 2, -1, -1):
         chosen = sg.where(sg.less_equal(which, like(which, i)), cases[i], chosen)
+    return chosen
+
+
+def _nan_of(which: Output, case: Output) -> Output:
+    """What is chosen where it is NaN: then no number's gradient passes, as through rounding."""
+    test = which.op
+    is_nan = test.type == "NotEqual" and test.inputs[0] is case and test.inputs[1] is case
+    chosen: Output = sg.round(case) if is_nan and case.dtype.is_floating else case
     return chosen
 
 

@@ -120,7 +120,7 @@ def differentiated(
     made = call(gradient_function, *args, **kwargs)
     names = argument_names(f, len(args))
     trees = [(names[n], args[n]) for n in numbers]
-    candidates = _candidates(made, seen)
+    candidates = [made] if training.grad is None else _candidates(made, seen)
     gradient = next((one for one in candidates if _by_path(one, trees, is_single) is not None), None)
     if gradient is None:
         raise ArgumentError(
@@ -274,7 +274,7 @@ def _candidates(made: Any, seen: _Seen) -> list[Any]:
         return [made]
     if seen.has_aux:  # (value, aux), gradient; or gradient, aux.
         is_value = jax.tree_util.tree_structure(made[0]) == seen.structure
-        return [made[1], made[0]] if is_value else [made[0], made[1]]
+        return [made[1], made[0]] if is_value else [made[0], made[1], made]
     return [made, made[1]]
 
 
