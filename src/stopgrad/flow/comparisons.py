@@ -1,0 +1,343 @@
+"""Columns of predictions that are compared with rows of targets, each with all, by the rules of broadcasting.
+
+``pred - target`` of shapes ``[n, 1]`` and ``[n]`` is a table of all pairs. It is a mistake where one of them
+is trained and the other is data, where nobody wrote that a new axis is wanted, and where the loss is a sum or
+mean of the table, element by element. Whatever else is done with a table (a kernel, a softmax, the least of
+each row, a mask of pairs) says that pairs are meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from stopgrad.base.source import Location
+from stopgrad.graph.body import Body
+from stopgrad.graph.graph import Operation, Output
+
+KIND = "broadcast-loss"
+"""What findings of this kind are called."""
+
+_COMPARES = frozenset({
+    "sub", "rsub", "subtract", "squareddifference", "mseloss", "l1loss", "smoothl1loss", "huberloss",
+    "softmarginloss", "poissonnllloss", "kldiv",
+})  # fmt: skip
+_PRODUCTS = frozenset({"mul", "multiply", "rmul"})
+_LOGARITHMS = frozenset({"log", "log1p", "log2", "logsigmoid", "logaddexp", "softplus"})
+_ELEMENT_BY_ELEMENT = frozenset({
+    *_PRODUCTS, *_LOGARITHMS, "sub", "rsub", "subtract", "square", "pow", "power", "rpow", "abs", "absolute", "neg",
+    "negative", "add", "addv2", "radd", "addn", "div", "truediv", "realdiv", "divide", "truedivide", "rtruediv",
+    "sqrt", "rsqrt", "reciprocal", "cosh", "logcosh", "where", "select", "selectv2", "maximum", "minimum", "max",
+    "min", "clamp", "clampmin", "clampmax", "clip", "clipbyvalue", "relu", "relu6", "leakyrelu", "elu", "sign",
+    "cast", "to", "float", "double", "half", "type", "identity", "clone", "contiguous", "stopgradient", "detach",
+    "greater", "greaterequal", "gt", "ge", "less", "lessequal", "lt", "le", "equal", "notequal", "eq", "ne", "isnan",
+    "isfinite", "customgradient", "logicaland", "logicalor", "logicalnot", "zeroslike", "oneslike", "fulllike",
+    "integerpow", "xlogy", "squareddifference", "foreignstop",
+})  # fmt: skip
+_RESHAPES = frozenset({"reshape", "ravel", "flatten", "view", "squeeze", "unsqueeze", "expanddims"})
+_TOTALS = frozenset({"sum", "mean", "nansum", "nanmean", "reducesum", "reducemean"})
+_NEW_AXIS = frozenset({"unsqueeze", "expanddims", "reshape", "view", "getitem", "stridedslice", "broadcastto"})
+_CANDIDATES = _COMPARES | _PRODUCTS
+_CASTS = frozenset({"cast", "to", "float", "double", "half", "type", "identity", "clone", "contiguous"})
+_FILLED = frozenset({"zeroslike", "oneslike", "fulllike", "zeros", "ones", "fill"})
+_RANKS = frozenset({"BroadcastTo", "Reshape", "ExpandDims"})
+"""Our operations by which an imported one gives its operands further axes."""
+_APART = 256
+"""The most arguments of a function that are told apart."""
+_DEEPEST = 24
+"""The most operations that are looked at to find out what an operand was made of."""
+
+Shape = tuple[Any, ...]
+
+
+class Comparison(NamedTuple):
+    """A prediction that is compared with each target.
+
+    Attributes:
+        operation: the operation that compares.
+        shapes: of its operands, as the user wrote them.
+        result: the shape of the table.
+        is_first: whether the column is the first of the operands.
+    """
+
+    operation: Operation
+    shapes: tuple[Shape, Shape]
+    result: Shape
+    is_first: bool
+
+    @property
+    def message(self) -> str:
+        """The fact."""
+        a, b, table = (_told(shape) for shape in (*self.shapes, self.result))
+        return f"shapes {a} and {b} are broadcast to {table}: each prediction is compared with every target"
+
+    @property
+    def cure(self) -> str:
+        """What helps."""
+        row = self.shapes[self.is_first]
+        n = ", ".join(map(str, row))
+        return f"give both one shape: a[..., 0] of what is [{n}, 1], or a[..., None] of what is [{n}]"
+
+
+def _told(shape: Shape) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def is_column_with_row(a: Shape, b: Shape) -> bool:
+    """Whether one shape is the other with an axis of size 1 behind it, and both broadcast to a larger one.
+
+    Examples:
+        >>> is_column_with_row((8, 1), (8,)), is_column_with_row((8, 1), (8, 1)), is_column_with_row((1, 1), (1,))
+        (True, False, False)
+    """
+    column, row = sorted((a, b), key=len, reverse=True)
+    return len(row) > 0 and column == (*row, 1) and row != (1,) * len(row) and 0 not in row
+
+
+def comparing(call: str) -> bool:
+    """Whether an operation or a function of this name compares its operands, element by element.
+
+    Examples:
+        >>> comparing("torch.Tensor.sub"), comparing("SquaredDifference"), comparing("MatMul")
+        (True, True, False)
+    """
+    return _plain(call) in _COMPARES
+
+
+def _plain(call: str) -> str:
+    return call.rpartition(".")[2].replace("_", "").lower()
+
+
+def _name(op: Operation) -> str:
+    return _plain(op.attributes["call"]) if op.type in ("Foreign", "ForeignStop") else op.type.lower()
+
+
+Where = Callable[[Operation], Location | None]
+Masks = dict[Output, int]
+"""For tensors, which of those that are trained they depend on, as bits."""
+
+
+def comparisons(ys: Sequence[Output], xs: Mapping[str, Output], where: Where, every: bool) -> list[Comparison]:
+    """The comparisons by mistake in what leads to ys, one for each line.
+
+    Args:
+        ys: the losses.
+        xs: what is trained, by name.
+        where: the place of an operation.
+        every: whether xs may be all the arguments of a function, so that targets are among them.
+    """
+    if not ys:
+        return []
+    apart = every and len(xs) <= _APART
+    masks = {x: 1 << k if apart else 1 for k, x in enumerate(xs.values())}
+    targets = {x for name, x in xs.items() if apart and "." not in name and "[" not in name}
+    found: dict[Any, Comparison] = {}
+    for one in _within(ys[0].op.graph.subgraph_to(ys), ys, masks, targets, where):
+        at = where(one.operation)
+        found.setdefault(one.operation if at is None else (at.own.file, at.own.line), one)
+    return list(found.values())
+
+
+def _within(
+    operations: Sequence[Operation], ends: Iterable[Output], masks: Masks, targets: set[Output], where: Where
+) -> Iterator[Comparison]:
+    """The comparisons among operations, and in the bodies that they run."""
+    if not _may_compare(operations):
+        return
+    for op in operations:
+        mask = 0
+        for x in op.inputs:
+            mask |= masks.get(x, 0)
+        if mask:
+            for y in op.outputs:
+                masks[y] = masks.get(y, 0) | mask
+        for body, inner in _bodies(op, masks):
+            yield from _within(body.operations(), body.results, inner, set(), where)
+    yield from _Tables(operations, set(ends), masks, targets, where).judged()
+
+
+def _may_compare(operations: Iterable[Operation]) -> bool:
+    """Whether anything may be found at all: quick, since most graphs have nothing."""
+    for op in operations:
+        if op.definition.has_bodies:
+            return True
+        if len(op.inputs) > 1 and _name(op) in _CANDIDATES and _is_table(op):
+            return True
+    return False
+
+
+def _is_table(op: Operation) -> bool:
+    """Whether an operation broadcasts its operands to a shape that neither has."""
+    a, b = (tuple(x.shape) for x in op.inputs[:2])
+    return a != b and (_count(op.outputs[0]) == 1 or tuple(op.outputs[0].shape) not in (a, b))
+
+
+def _bodies(op: Operation, masks: Masks) -> Iterator[tuple[Body, Masks]]:
+    """The bodies of an operation, with what their parameters depend on; of a loop also by way of its carry."""
+    if not op.definition.has_bodies:
+        return
+    for wire in op.definition.wires(op):
+        inner = {
+            x: masks.get(op.inputs[i], 0) for x, i in zip(wire.body.inputs, wire.operands, strict=True)
+        }
+        if wire.feedback:
+            whole = max(inner.values(), default=0)
+            inner |= {wire.body.inputs[i]: whole for i in wire.feedback.values()}
+        yield wire.body, inner
+
+
+class _Tables:
+    """Follows the tables of pairs among operations to where they end."""
+
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        ends: set[Output],
+        masks: Masks,
+        targets: set[Output],
+        where: Where,
+    ) -> None:
+        self._operations, self._ends, self._masks, self._targets = operations, ends, masks, targets
+        self._where = where
+        self._found: list[Comparison] = []
+        self._of: dict[Output, int] = {}  # For what is made of tables: of which, as bits.
+        self._exponentials: set[Output] = set()
+        self._summed = self._otherwise = 0
+
+    def judged(self) -> Iterator[Comparison]:
+        """The tables of which nothing but a sum or a mean is taken."""
+        for op in self._operations:
+            found = self._compared(op)
+            if found is not None:
+                self._begins(found)
+            else:
+                self._follow(op)
+        for k, one in enumerate(self._found):
+            if self._summed >> k & 1 and not self._otherwise >> k & 1:
+                yield one
+
+    def _begins(self, one: Comparison) -> None:
+        bit, y = 1 << len(self._found), one.operation.outputs[0]
+        self._found.append(one)
+        if _count(y) == 1:  # A loss that takes the sum itself.
+            self._summed |= bit
+        else:
+            self._of[y] = bit
+            self._otherwise |= bit if y in self._ends else 0
+
+    def _follow(self, op: Operation) -> None:
+        """What an operation makes of tables."""
+        tables = [x for x in op.inputs if x in self._of]
+        if not tables:
+            return
+        bits, name = 0, _name(op)
+        for x in tables:
+            bits |= self._of[x]
+        if any(x in self._exponentials for x in tables) and name not in _LOGARITHMS:
+            self._otherwise |= bits
+        if name in _TOTALS:
+            self._summed |= bits
+        elif name == "exp":
+            self._exponentials.update(op.outputs)
+        elif name not in _RESHAPES and not self._is_element_by_element(op, name):
+            self._otherwise |= bits
+        for y in op.outputs:
+            if _count(y) != 1:
+                self._of[y] = bits
+                self._otherwise |= bits if y in self._ends else 0
+
+    def _is_element_by_element(self, op: Operation, name: str) -> bool:
+        """Whether an operation changes each element by itself, and by nothing that is given for each pair."""
+        size = _count(op.outputs[0])
+        if name not in _ELEMENT_BY_ELEMENT or size not in [_count(x) for x in op.inputs if x in self._of]:
+            return False
+        return all(x in self._of or _count(x) != size or _is_filled(x) for x in op.inputs)
+
+    def _compared(self, op: Operation) -> Comparison | None:
+        """The comparison by mistake that an operation may be."""
+        if len(op.inputs) < 2 or _name(op) not in _CANDIDATES:
+            return None
+        a, b = (self._written(x, op) for x in op.inputs[:2])
+        shapes = tuple(a.shape), tuple(b.shape)
+        if not is_column_with_row(*shapes) or not self._is_prediction_with_target(a, b):
+            return None
+        trained = a if self._masks.get(a, 0) and a not in self._targets else b
+        if _name(op) in _PRODUCTS and not _has_logarithm(trained):
+            return None
+        is_first = len(shapes[0]) > len(shapes[1])
+        column, row = (a, b) if is_first else (b, a)
+        if self._is_meant(column, row, op):
+            return None
+        return Comparison(op, shapes, (*row.shape, row.shape[-1]), is_first)
+
+    def _written(self, x: Output, op: Operation) -> Output:
+        """An operand as the user wrote it, before the operation itself gave it further axes."""
+        at = self._where(op)
+        while at is not None and x.op.type in _RANKS and self._where(x.op) is at:
+            x = x.op.inputs[0]
+        return x
+
+    def _is_prediction_with_target(self, a: Output, b: Output) -> bool:
+        """Whether one is trained and the other data."""
+        of_a, of_b = self._masks.get(a, 0), self._masks.get(b, 0)
+        if not of_a or not of_b:
+            return of_a != of_b
+        if of_a & of_b:
+            return False
+        # Of a function whose arguments are all asked about: one is an argument, the other made of several.
+        for target, of_target, of_other in ((a, of_a, of_b), (b, of_b, of_a)):
+            if of_other.bit_count() > 1 and of_target.bit_count() == 1 and _origin(target) in self._targets:
+                self._targets.add(target)
+                return True
+        return False
+
+    def _is_meant(self, column: Output, row: Output, op: Operation) -> bool:
+        """Whether the user made the column of something of the row's shape, to compare all with all.
+
+        A column of data may also have been made on another line, for predictions that were columns then.
+        """
+        op_of = _behind_casts(column).op
+        if _name(op_of) not in _NEW_AXIS or not op_of.inputs or op_of.inputs[0].shape != row.shape:
+            return False
+        made, compared = self._where(op_of), self._where(op)
+        same = made is None or compared is None or (made.file, made.line) == (compared.file, compared.line)
+        return same or bool(self._masks.get(column, 0))
+
+
+def _count(x: Output) -> Any:
+    return prod(x.shape)
+
+
+def _is_filled(x: Output) -> bool:
+    """Whether a tensor holds one number, again and again."""
+    return _name(x.op) in ("const", *_FILLED) or (x.op.type in _RANKS and _count(x.op.inputs[0]) == 1)
+
+
+def _behind_casts(x: Output) -> Output:
+    while _name(x.op) in _CASTS and x.op.inputs and x.op.inputs[0].shape == x.shape:
+        x = x.op.inputs[0]
+    return x
+
+
+def _origin(x: Output) -> Output:
+    """What a tensor was made of, by operations of one operand and on each element."""
+    for _ in range(_DEEPEST):
+        inputs = [one for one in x.op.inputs if one.op.type != "Const"]
+        if len(inputs) != 1 or _count(inputs[0]) != _count(x):
+            break
+        (x,) = inputs
+    return x
+
+
+def _has_logarithm(x: Output) -> bool:
+    """Whether a tensor is a logarithm, as far as its elements were made one by one."""
+    size, stack, seen = _count(x), [x], 0
+    while stack and seen < _DEEPEST:
+        op, seen = stack.pop().op, seen + 1
+        name = _name(op)
+        if name in _LOGARITHMS:
+            return True
+        if name in _ELEMENT_BY_ELEMENT:
+            stack += [one for one in op.inputs if _count(one) == size]
+    return False
