@@ -19,28 +19,39 @@ from stopgrad.graph.graph import Operation, Output
 KIND = "broadcast-loss"
 """What findings of this kind are called."""
 
-_COMPARES = frozenset({
-    "sub", "rsub", "subtract", "squareddifference", "mseloss", "l1loss", "smoothl1loss", "huberloss",
-    "softmarginloss", "poissonnllloss", "kldiv",
-})  # fmt: skip
-_PRODUCTS = frozenset({"mul", "multiply", "rmul"})
-_LOGARITHMS = frozenset({"log", "log1p", "log2", "logsigmoid", "logaddexp", "softplus"})
-_ELEMENT_BY_ELEMENT = frozenset({
-    *_PRODUCTS, *_LOGARITHMS, "sub", "rsub", "subtract", "square", "pow", "power", "rpow", "abs", "absolute", "neg",
-    "negative", "add", "addv2", "radd", "addn", "div", "truediv", "realdiv", "divide", "truedivide", "rtruediv",
-    "sqrt", "rsqrt", "reciprocal", "cosh", "logcosh", "where", "select", "selectv2", "maximum", "minimum", "max",
-    "min", "clamp", "clampmin", "clampmax", "clip", "clipbyvalue", "relu", "relu6", "leakyrelu", "elu", "sign",
-    "cast", "to", "float", "double", "half", "type", "identity", "clone", "contiguous", "stopgradient", "detach",
-    "greater", "greaterequal", "gt", "ge", "less", "lessequal", "lt", "le", "equal", "notequal", "eq", "ne", "isnan",
-    "isfinite", "customgradient", "logicaland", "logicalor", "logicalnot", "zeroslike", "oneslike", "fulllike",
-    "integerpow", "xlogy", "squareddifference", "foreignstop",
-})  # fmt: skip
-_RESHAPES = frozenset({"reshape", "ravel", "flatten", "view", "squeeze", "unsqueeze", "expanddims"})
-_TOTALS = frozenset({"sum", "mean", "nansum", "nanmean", "reducesum", "reducemean"})
-_NEW_AXIS = frozenset({"unsqueeze", "expanddims", "reshape", "view", "getitem", "stridedslice", "broadcastto"})
-_CANDIDATES = _COMPARES | _PRODUCTS
-_CASTS = frozenset({"cast", "to", "float", "double", "half", "type", "identity", "clone", "contiguous"})
-_FILLED = frozenset({"zeroslike", "oneslike", "fulllike", "zeros", "ones", "fill"})
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Names of operations and functions in all frameworks, without underscores and capitals.
+_PRODUCTS = _words("mul multiply rmul")
+_CANDIDATES = (
+    _PRODUCTS
+    | _words("sub rsub subtract squareddifference mseloss l1loss smoothl1loss huberloss softmarginloss kldiv")
+    | _words("poissonnllloss")
+)
+_LOGARITHMS = _words("log log1p log2 logsigmoid logaddexp softplus")
+_CASTS = _words("cast to float double half type identity clone contiguous")
+_SCALES = _PRODUCTS | _CASTS | _words("div truediv realdiv divide truedivide neg negative sqrt square")
+"""What a loss does with the sum of each row."""
+_ELEMENT_BY_ELEMENT = (
+    _SCALES
+    | _LOGARITHMS
+    | _words("sub rsub subtract squareddifference pow power rpow integerpow abs absolute add addv2 radd addn")
+    | _words(
+        "rtruediv rsqrt reciprocal cosh logcosh where select selectv2 maximum minimum max min clamp clampmin"
+    )
+    | _words(
+        "clampmax clip clipbyvalue relu relu6 leakyrelu elu sign stopgradient detach foreignstop greater gt"
+    )
+    | _words("greaterequal ge less lt lessequal le equal eq notequal ne isnan isfinite logicaland logicalor")
+    | _words("logicalnot zeroslike oneslike fulllike customgradient xlogy")
+)
+_RESHAPES = _words("reshape ravel flatten view squeeze unsqueeze expanddims")
+_TOTALS = _words("sum mean nansum nanmean reducesum reducemean")
+_NEW_AXIS = _words("unsqueeze expanddims reshape view getitem stridedslice broadcastto")
+_FILLED = _words("const zeroslike oneslike fulllike zeros ones fill")
 _RANKS = frozenset({"BroadcastTo", "Reshape", "ExpandDims"})
 """Our operations by which an imported one gives its operands further axes."""
 _APART = 256
@@ -58,13 +69,13 @@ class Comparison(NamedTuple):
         operation: the operation that compares.
         shapes: of its operands, as the user wrote them.
         result: the shape of the table.
-        is_first: whether the column is the first of the operands.
+        is_trained: whether the column is what is trained, and the row the target.
     """
 
     operation: Operation
     shapes: tuple[Shape, Shape]
     result: Shape
-    is_first: bool
+    is_trained: bool
 
     @property
     def message(self) -> str:
@@ -75,9 +86,8 @@ class Comparison(NamedTuple):
     @property
     def cure(self) -> str:
         """What helps."""
-        row = self.shapes[self.is_first]
-        n = ", ".join(map(str, row))
-        return f"give both one shape: a[..., 0] of what is [{n}, 1], or a[..., None] of what is [{n}]"
+        column, row = ("pred", "target") if self.is_trained else ("target", "pred")
+        return f"give both one shape: {column}[..., 0], or {row}[..., None]"
 
 
 def _told(shape: Shape) -> str:
@@ -85,24 +95,31 @@ def _told(shape: Shape) -> str:
 
 
 def is_column_with_row(a: Shape, b: Shape) -> bool:
-    """Whether one shape is the other with an axis of size 1 behind it, and both broadcast to a larger one.
+    """Whether one shape ends in the other and an axis of size 1, and both broadcast to a larger one.
 
     Examples:
-        >>> is_column_with_row((8, 1), (8,)), is_column_with_row((8, 1), (8, 1)), is_column_with_row((1, 1), (1,))
-        (True, False, False)
+        >>> is_column_with_row((8, 1), (8,)), is_column_with_row((8,), (2, 8, 1))
+        (True, True)
+        >>> is_column_with_row((8, 1), (8, 1)), is_column_with_row((1, 1), (1,))
+        (False, False)
     """
     column, row = sorted((a, b), key=len, reverse=True)
-    return len(row) > 0 and column == (*row, 1) and row != (1,) * len(row) and 0 not in row
+    return (
+        0 < len(row) < len(column)
+        and column[-len(row) - 1 :] == (*row, 1)
+        and row != (1,) * len(row)
+        and 0 not in column
+    )
 
 
-def comparing(call: str) -> bool:
-    """Whether an operation or a function of this name compares its operands, element by element.
+def may_compare(call: str, shapes: Sequence[Shape]) -> bool:
+    """Whether a recorded operation may be a comparison by mistake; whether it is one, its report says.
 
     Examples:
-        >>> comparing("torch.Tensor.sub"), comparing("SquaredDifference"), comparing("MatMul")
-        (True, True, False)
+        >>> may_compare("torch.Tensor.sub", [(8, 1), (8,)]), may_compare("MatMul", [(8, 1), (8,)])
+        (True, False)
     """
-    return _plain(call) in _COMPARES
+    return len(shapes) > 1 and _plain(call) in _CANDIDATES and is_column_with_row(*shapes[:2])
 
 
 def _plain(call: str) -> str:
@@ -118,7 +135,13 @@ Masks = dict[Output, int]
 """For tensors, which of those that are trained they depend on, as bits."""
 
 
-def comparisons(ys: Sequence[Output], xs: Mapping[str, Output], where: Where, every: bool) -> list[Comparison]:
+def comparisons(
+    ys: Sequence[Output],
+    xs: Mapping[str, Output],
+    where: Where,
+    every: bool,
+    is_mapped: Callable[[Operation], bool] | None = None,
+) -> list[Comparison]:
     """The comparisons by mistake in what leads to ys, one for each line.
 
     Args:
@@ -126,6 +149,8 @@ def comparisons(ys: Sequence[Output], xs: Mapping[str, Output], where: Where, ev
         xs: what is trained, by name.
         where: the place of an operation.
         every: whether xs may be all the arguments of a function, so that targets are among them.
+        is_mapped: whether an operation is in a function that is mapped over an axis, in which the user does
+            not see it.
     """
     if not ys:
         return []
@@ -134,6 +159,9 @@ def comparisons(ys: Sequence[Output], xs: Mapping[str, Output], where: Where, ev
     targets = {x for name, x in xs.items() if apart and "." not in name and "[" not in name}
     found: dict[Any, Comparison] = {}
     for one in _within(ys[0].op.graph.subgraph_to(ys), ys, masks, targets, where):
+        row = min(one.shapes, key=len)
+        if len(row) == 1 and len(one.result) == 2 and is_mapped is not None and is_mapped(one.operation):
+            continue  # The user compares one prediction, or one target, with all.
         at = where(one.operation)
         found.setdefault(one.operation if at is None else (at.own.file, at.own.line), one)
     return list(found.values())
@@ -174,13 +202,11 @@ def _is_table(op: Operation) -> bool:
 
 
 def _bodies(op: Operation, masks: Masks) -> Iterator[tuple[Body, Masks]]:
-    """The bodies of an operation, with what their parameters depend on; of a loop also by way of its carry."""
+    """The bodies of an operation, with what their parameters depend on: those of a loop by its carry, too."""
     if not op.definition.has_bodies:
         return
     for wire in op.definition.wires(op):
-        inner = {
-            x: masks.get(op.inputs[i], 0) for x, i in zip(wire.body.inputs, wire.operands, strict=True)
-        }
+        inner = {x: masks.get(op.inputs[i], 0) for x, i in zip(wire.body.inputs, wire.operands, strict=True)}
         if wire.feedback:
             whole = max(inner.values(), default=0)
             inner |= {wire.body.inputs[i]: whole for i in wire.feedback.values()}
@@ -240,19 +266,32 @@ class _Tables:
             self._summed |= bits
         elif name == "exp":
             self._exponentials.update(op.outputs)
-        elif name not in _RESHAPES and not self._is_element_by_element(op, name):
+        elif name not in _RESHAPES and not self._is_element_by_element(op, name, bits):
             self._otherwise |= bits
         for y in op.outputs:
             if _count(y) != 1:
                 self._of[y] = bits
                 self._otherwise |= bits if y in self._ends else 0
 
-    def _is_element_by_element(self, op: Operation, name: str) -> bool:
-        """Whether an operation changes each element by itself, and by nothing that is given for each pair."""
-        size = _count(op.outputs[0])
-        if name not in _ELEMENT_BY_ELEMENT or size not in [_count(x) for x in op.inputs if x in self._of]:
-            return False
-        return all(x in self._of or _count(x) != size or _is_filled(x) for x in op.inputs)
+    def _is_element_by_element(self, op: Operation, name: str, bits: int) -> bool:
+        """Whether an operation treats each element of tables, or of sums of their rows, as a loss does.
+
+        It does not where something is given for each pair, or is trained for each row; nor where sums of rows
+        are compared with anything, since these are what a layer gives that was written out.
+        """
+        size = max(_count(x) for x in op.inputs if x in self._of)
+        others = [x for x in op.inputs if x not in self._of and _count(x) != 1 and not _is_filled(x)]
+        tables = [one for k, one in enumerate(self._found) if bits >> k & 1]
+        if all(size != prod(one.result) for one in tables):
+            return name in _SCALES and not any(self._masks.get(x, 0) for x in others)
+        shapes = [one.shapes[not self._is_column(one)] for one in tables]
+        return name in _ELEMENT_BY_ELEMENT and all(
+            _count(x) < size and (not self._masks.get(x, 0) or tuple(x.shape) in shapes) for x in others
+        )
+
+    def _is_column(self, one: Comparison) -> bool:
+        """Whether the first of the shapes is that of what is trained."""
+        return one.is_trained == (len(one.shapes[0]) > len(one.shapes[1]))
 
     def _compared(self, op: Operation) -> Comparison | None:
         """The comparison by mistake that an operation may be."""
@@ -260,16 +299,15 @@ class _Tables:
             return None
         a, b = (self._written(x, op) for x in op.inputs[:2])
         shapes = tuple(a.shape), tuple(b.shape)
-        if not is_column_with_row(*shapes) or not self._is_prediction_with_target(a, b):
+        trained = self._prediction(a, b) if is_column_with_row(*shapes) else None
+        if trained is None:
             return None
-        trained = a if self._masks.get(a, 0) and a not in self._targets else b
         if _name(op) in _PRODUCTS and not _has_logarithm(trained):
             return None
-        is_first = len(shapes[0]) > len(shapes[1])
-        column, row = (a, b) if is_first else (b, a)
+        column, row = (a, b) if len(shapes[0]) > len(shapes[1]) else (b, a)
         if self._is_meant(column, row, op):
             return None
-        return Comparison(op, shapes, (*row.shape, row.shape[-1]), is_first)
+        return Comparison(op, shapes, (*column.shape[:-1], row.shape[-1]), trained is column)
 
     def _written(self, x: Output, op: Operation) -> Output:
         """An operand as the user wrote it, before the operation itself gave it further axes."""
@@ -278,19 +316,18 @@ class _Tables:
             x = x.op.inputs[0]
         return x
 
-    def _is_prediction_with_target(self, a: Output, b: Output) -> bool:
-        """Whether one is trained and the other data."""
+    def _prediction(self, a: Output, b: Output) -> Output | None:
+        """Which of two is trained, if the other is data."""
         of_a, of_b = self._masks.get(a, 0), self._masks.get(b, 0)
         if not of_a or not of_b:
-            return of_a != of_b
+            return a if of_a else b if of_b else None
         if of_a & of_b:
-            return False
+            return None
         # Of a function whose arguments are all asked about: one is an argument, the other made of several.
-        for target, of_target, of_other in ((a, of_a, of_b), (b, of_b, of_a)):
+        for target, of_target, other, of_other in ((a, of_a, b, of_b), (b, of_b, a, of_a)):
             if of_other.bit_count() > 1 and of_target.bit_count() == 1 and _origin(target) in self._targets:
-                self._targets.add(target)
-                return True
-        return False
+                return other
+        return None
 
     def _is_meant(self, column: Output, row: Output, op: Operation) -> bool:
         """Whether the user made the column of something of the row's shape, to compare all with all.
@@ -311,7 +348,7 @@ def _count(x: Output) -> Any:
 
 def _is_filled(x: Output) -> bool:
     """Whether a tensor holds one number, again and again."""
-    return _name(x.op) in ("const", *_FILLED) or (x.op.type in _RANKS and _count(x.op.inputs[0]) == 1)
+    return _name(x.op) in _FILLED or (x.op.type in _RANKS and _count(x.op.inputs[0]) == 1)
 
 
 def _behind_casts(x: Output) -> Output:

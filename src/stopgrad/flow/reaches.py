@@ -357,7 +357,8 @@ class Reaches(Mapping[Any, Reach]):
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
         """Predictions that are compared with each target, by the rules of broadcasting and by mistake."""
-        return tuple(comparisons(self.ys, self._every, self.location, self.is_function))
+        mapped = self._asked.is_mapped
+        return tuple(comparisons(self.ys, self._every, self.location, self.is_function, mapped))
 
     @cached_property
     def compared(self) -> tuple[Finding, ...]:

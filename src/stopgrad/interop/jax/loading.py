@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the tabl
     shapes,
     windows,
 )
-from stopgrad.interop.jax.steps import refused, run
+from stopgrad.interop.jax.steps import mapped, refused, run
 from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, positions_of, program_of
 from stopgrad.interop.jax.unused import unused
 from stopgrad.interop.jax.updating import Training, updated
@@ -369,9 +370,19 @@ def question(
     named = dict(zip(program.paths, inputs, strict=True))
     updated = {x for path, x in xs.items() if path in program.updated}
     asking = Asked(
-        graph, tuple(outputs), xs, is_function=True, by_library=_is_by_library, updated=frozenset(updated)
+        graph,
+        tuple(outputs),
+        xs,
+        is_function=True,
+        by_library=_is_by_library,
+        updated=frozenset(updated),
+        is_mapped=functools.partial(_is_among, frozenset(mapped(program.closed.jaxpr, definition_of(f)))),
     )
     return Question(program, named, asking, found, places)
+
+
+def _is_among(places: frozenset[tuple[int, int]], op: Operation) -> bool:
+    return (id(op._place), op._instruction) in places
 
 
 def _is_by_library(op: Operation) -> bool:
