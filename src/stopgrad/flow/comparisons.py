@@ -51,7 +51,7 @@ _ELEMENT_BY_ELEMENT = (
 _RESHAPES = _words("reshape ravel flatten view squeeze unsqueeze expanddims")
 _TOTALS = _words("sum mean nansum nanmean reducesum reducemean")
 _NEW_AXIS = _words("unsqueeze expanddims reshape view getitem stridedslice broadcastto")
-_FILLED = _words("const zeroslike oneslike fulllike zeros ones fill")
+_FILLED = _words("zeroslike oneslike fulllike zeros ones fill")
 _RANKS = frozenset({"BroadcastTo", "Reshape", "ExpandDims"})
 """Our operations by which an imported one gives its operands further axes."""
 _APART = 256
@@ -173,6 +173,7 @@ def _within(
     """The comparisons among operations, and in the bodies that they run."""
     if not _may_compare(operations):
         return
+    xs = set(masks)
     for op in operations:
         mask = 0
         for x in op.inputs:
@@ -182,7 +183,7 @@ def _within(
                 masks[y] = masks.get(y, 0) | mask
         for body, inner in _bodies(op, masks):
             yield from _within(body.operations(), body.results, inner, set(), where)
-    yield from _Tables(operations, set(ends), masks, targets, where).judged()
+    yield from _Tables(operations, set(ends), masks, targets, where, xs).judged()
 
 
 def _may_compare(operations: Iterable[Operation]) -> bool:
@@ -223,9 +224,11 @@ class _Tables:
         masks: Masks,
         targets: set[Output],
         where: Where,
+        xs: set[Output],
     ) -> None:
         self._operations, self._ends, self._masks, self._targets = operations, ends, masks, targets
         self._where = where
+        self._xs = xs
         self._found: list[Comparison] = []
         self._of: dict[Output, int] = {}  # For what is made of tables: of which, as bits.
         self._exponentials: set[Output] = set()
@@ -285,7 +288,9 @@ class _Tables:
         if all(size != prod(one.result) for one in tables):
             return name in _SCALES and not any(self._masks.get(x, 0) for x in others)
         shapes = [one.shapes[not self._is_column(one)] for one in tables]
-        return name in _ELEMENT_BY_ELEMENT and all(
+        if name not in _ELEMENT_BY_ELEMENT or _count(op.outputs[0]) != size:
+            return False
+        return all(
             _count(x) < size and (not self._masks.get(x, 0) or tuple(x.shape) in shapes) for x in others
         )
 
@@ -305,6 +310,8 @@ class _Tables:
         if _name(op) in _PRODUCTS and not _has_logarithm(trained):
             return None
         column, row = (a, b) if len(shapes[0]) > len(shapes[1]) else (b, a)
+        if trained is row and row in self._xs:  # Such as centres: there may be as many as there are data.
+            return None
         if self._is_meant(column, row, op):
             return None
         return Comparison(op, shapes, (*column.shape[:-1], row.shape[-1]), trained is column)
