@@ -341,10 +341,10 @@ class _Tables:
 
         A column of data may also have been made on another line, for predictions that were columns then.
         """
-        op_of = _behind_casts(column).op
-        if _name(op_of) not in _NEW_AXIS or not op_of.inputs or op_of.inputs[0].shape != row.shape:
+        made_by = _begun(column).op
+        if _name(made_by) not in _NEW_AXIS or not made_by.inputs or made_by.inputs[0].shape != row.shape:
             return False
-        made, compared = self._where(op_of), self._where(op)
+        made, compared = self._where(made_by), self._where(op)
         same = made is None or compared is None or (made.file, made.line) == (compared.file, compared.line)
         return same or bool(self._masks.get(column, 0))
 
@@ -358,8 +358,9 @@ def _is_filled(x: Output) -> bool:
     return _name(x.op) in _FILLED or (x.op.type in _RANKS and _count(x.op.inputs[0]) == 1)
 
 
-def _behind_casts(x: Output) -> Output:
-    while _name(x.op) in _CASTS and x.op.inputs and x.op.inputs[0].shape == x.shape:
+def _begun(x: Output) -> Output:
+    """What gave a tensor its shape."""
+    while _name(x.op) in _CASTS | _NEW_AXIS and x.op.inputs and x.op.inputs[0].shape == x.shape:
         x = x.op.inputs[0]
     return x
 

@@ -8,14 +8,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.nn.functional as F  # noqa: E402
+from torch.nn import functional  # noqa: E402
 from broadcasting import SIZES, TRAINED, WRONG, correct, loss, values  # noqa: E402
 
 import stopgrad.torch as sgt  # noqa: E402
 
 FUNCTIONS = {
     **{"mean": torch.mean, "sum_": torch.sum, "min_": torch.amin, "logsumexp": torch.logsumexp},
-    **{"sq": torch.square, "abs_": torch.abs, "softmax": torch.softmax, "softplus": F.softplus},
+    **{"sq": torch.square, "abs_": torch.abs, "softmax": torch.softmax, "softplus": functional.softplus},
     **{name: getattr(torch, name) for name in ("sqrt", "where", "maximum", "log", "exp", "relu", "sigmoid")},
 }
 
@@ -52,5 +52,5 @@ def test_losses_of_pytorch(name: str, reduction: str) -> None:
     net, x = torch.nn.Linear(3, 1), torch.ones(8, 3)
     for y, wanted in ((torch.ones(8), 1), (torch.ones(8, 1), 0)):
         with sgt.watch() as seen:
-            getattr(F, name)(net(x), y, reduction=reduction).mean().backward()
+            getattr(functional, name)(net(x), y, reduction=reduction).mean().backward()
         assert len(of(seen, net)) == wanted
