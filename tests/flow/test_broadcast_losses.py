@@ -1,4 +1,4 @@
-"""Predictions that are compared with every target, by mistake; and the many uses of broadcasting that are meant."""
+"""Predictions that are compared with every target, by mistake; and broadcasting that is meant."""
 
 from __future__ import annotations
 

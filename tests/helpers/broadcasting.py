@@ -1,9 +1,9 @@
 """Losses as they are written in all frameworks: some that broadcast by mistake, and many that mean it.
 
-``p`` is a prediction of shape ``[n, 1]`` and ``q`` the same of shape ``[n]``; ``c`` of shape ``[n]``, ``C`` of
-shape ``[n, n]`` and ``s`` of shape ``[n, 1]`` are trained, too. Data are ``y`` ``[n]``, ``Y`` ``[n, 1]``, the
-weights ``u`` ``[n]`` and ``U`` ``[n, 1]``, the matrices ``X`` and ``M`` ``[n, n]``, the scalar ``k``, and ``k1``
-of shape ``[1]``. All data are between 0 and 1.
+``p`` is a prediction of shape ``[n, 1]`` and ``q`` the same of shape ``[n]``; ``c`` of shape ``[n]``, ``C``
+of shape ``[n, n]`` and ``s`` of shape ``[n, 1]`` are trained, too. Data are ``y`` ``[n]``, ``Y`` ``[n, 1]``, the
+weights ``u`` ``[n]`` and ``U`` ``[n, 1]``, ``X`` and ``M`` ``[n, n]``, the scalar ``k``, and ``k1`` of shape
+``[1]``. All data are between 0 and 1.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ mean(sq(M * (X @ C) - M * X)) | mean(sq(p - Y)) + 0.1 * mean(sq(c)) | mean(sq(p 
 mean(sq((X @ c[:, None])[:, 0] - y)) | mean(sq(X @ c[:, None] - Y)) | mean(softmax(-sq(p - y), 1) * M)
 mean(sq(softmax(-abs_(p - y), 1) @ Y - Y)) | mean(sq(p[:, 0] - y)) | mean(sq(p - q[:, None]))
 """
-"""Losses in which nothing is broadcast, or it is meant: masks, weights, kernels, pairs, layers written out."""
+"""Losses in which nothing is broadcast, or it is meant: masks, weights, kernels, pairs, written layers."""
 
 
 def correct() -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.nn import functional  # noqa: E402
 from broadcasting import SIZES, TRAINED, WRONG, correct, loss, values  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
 import stopgrad.torch as sgt  # noqa: E402
 
