@@ -2,8 +2,8 @@
 
 ``p`` is a prediction of shape ``[n, 1]`` and ``q`` the same of shape ``[n]``; ``c`` of shape ``[n]``, ``C``
 of shape ``[n, n]`` and ``s`` of shape ``[n, 1]`` are trained, too. Data are ``y`` ``[n]``, ``Y`` ``[n, 1]``,
-the weights ``u`` ``[n]`` and ``U`` ``[n, 1]``, ``X`` and ``M`` ``[n, n]``, the scalar ``k``, and ``k1`` of shape
-``[1]``. All data are between 0 and 1.
+the weights ``u`` ``[n]`` and ``U`` ``[n, 1]``, ``X`` and ``M`` ``[n, n]``, the scalar ``k``, and ``k1``
+of shape ``[1]``. All data are between 0 and 1.
 """
 
 from __future__ import annotations
