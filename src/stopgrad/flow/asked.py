@@ -58,6 +58,7 @@ class Asked:
             gradient reaches, nobody asks which further paths it cuts; nor whether a stop of it is idle.
         updated: the xs that the function itself writes anew, such as running statistics: that no gradient
             reaches these is no finding.
+        is_mapped: whether an operation is in a function that is mapped over an axis, as by ``jax.vmap``.
     """
 
     graph: Graph
@@ -69,6 +70,7 @@ class Asked:
     calls: Mapping[Operation, Calls] = field(default_factory=dict)
     by_library: Callable[[Operation], bool] | None = None
     updated: Collection[Output] = ()
+    is_mapped: Callable[[Operation], bool] | None = None
 
 
 def label(key: object) -> str:

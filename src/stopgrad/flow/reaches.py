@@ -16,6 +16,7 @@ from stopgrad.base.source import Location
 from stopgrad.base.structure import flatten
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path
+from stopgrad.flow.comparisons import KIND, Comparison, comparisons
 from stopgrad.flow.lines import Lines, Surveyed
 from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
 from stopgrad.flow.magnitudes.told import findings_of
@@ -60,6 +61,7 @@ class Reaches(Mapping[Any, Reach]):
         self.is_function = asked.is_function
         self.calls = asked.calls
         self.xs: dict[str, Output] = {label(key): x for key, x in asked.xs.items()}
+        self._every = self.xs  # Also those that a part of the report leaves out.
         self._lines = Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}
         self._found = {key: Surveyed(home[x], x, self._lines) for key, x in asked.xs.items()}
@@ -349,7 +351,19 @@ class Reaches(Mapping[Any, Reach]):
                     Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)
                 )
         found += self._about_updates()
-        return (*found, *self.idle_lines, *findings_of(self.troubles, self.magnitudes), *self.noted)
+        found += [*self.idle_lines, *self.compared, *findings_of(self.troubles, self.magnitudes)]
+        return (*found, *self.noted)
+
+    @cached_property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """Predictions that are compared with each target, by the rules of broadcasting and by mistake."""
+        mapped = self._asked.is_mapped
+        return tuple(comparisons(self.ys, self._every, self.location, self.is_function, mapped))
+
+    @cached_property
+    def compared(self) -> tuple[Finding, ...]:
+        """The same as findings."""
+        return tuple([Finding(KIND, f"{x.message}; {x.cure}", (x.operation,)) for x in self.comparisons])
 
     def _about_updates(self) -> Iterator[Finding]:
         """The tensors that an update moves although it should have nothing to move them by."""

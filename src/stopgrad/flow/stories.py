@@ -291,9 +291,9 @@ class _Told:
         yield Section(Paragraph(("idle:", IDLE), told, *([] if first else [", at ", *where])), parts)
 
     def noted(self) -> Iterator[Part]:
-        """Findings from recording or importing the graph; what is said of several lines is said once."""
+        """Comparisons by mistake, and findings from recording importing; what lines share, once."""
         groups: dict[tuple[str, str], list[Finding]] = {}
-        for one in self._report.noted:
+        for one in (*self._report.compared, *self._report.noted):
             groups.setdefault((one.kind, one.message), []).append(one)
         for i, ((kind, message), found) in enumerate([*groups.items()][:CUTS]):
             cuts = [_as_cut(one) for one in found if one.operations]

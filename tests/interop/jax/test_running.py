@@ -563,3 +563,19 @@ def test_what_raises_passes_on_as_it_was(tmp_path: Path) -> None:
 
 def test_the_command_follows_jax() -> None:
     assert following.SESSIONS["jax"] == session.__name__
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("target", "kinds"), [("y", ["broadcast-loss"]), ("y[:, None]", [])])
+def test_predictions_compared_with_every_target(
+    tmp_path: Path, compiled: bool, target: str, kinds: list[str]
+) -> None:
+    text = f"""
+        w, x, y = jnp.ones((3, 1)), jnp.arange(24.0).reshape(8, 3), jnp.ones(8)
+        def loss(w):
+            return ((x @ w - {target}) ** 2).mean()
+        step = {"jax.jit" if compiled else ""}(lambda w: w - 0.001 * jax.grad(loss)(w))
+        for _ in range(3):
+            w = step(w)
+        """
+    assert script(tmp_path, textwrap.dedent(text)).kinds == kinds

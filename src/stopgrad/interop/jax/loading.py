@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the tabl
     shapes,
     windows,
 )
-from stopgrad.interop.jax.steps import refused, run
+from stopgrad.interop.jax.steps import mapped, refused, run
 from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, positions_of, program_of
 from stopgrad.interop.jax.unused import unused
 from stopgrad.interop.jax.updating import Training, updated
@@ -381,7 +382,15 @@ def question(
     updated = {x for path, x in xs.items() if path in program.updated}
     losses = _losses(what, program, outputs, has_aux)
     ys = tuple([y for y, is_loss in zip(outputs, losses, strict=True) if is_loss])
-    asking = Asked(graph, ys, xs, is_function=True, by_library=_is_by_library, updated=frozenset(updated))
+    asking = Asked(
+        graph,
+        ys,
+        xs,
+        is_function=True,
+        by_library=_is_by_library,
+        updated=frozenset(updated),
+        is_mapped=functools.partial(_is_among, frozenset(mapped(program.closed.jaxpr, definition_of(f)))),
+    )
     return Question(program, named, asking, found, places, losses)
 
 
@@ -403,6 +412,10 @@ def _losses(what: str, program: Program, outputs: Sequence[Output], has_aux: boo
     found = [id(y) in chosen_ones for y in outputs]
     differs = any(is_loss and y.type.differentiable for y, is_loss in zip(outputs, found, strict=True))
     return found if differs else [True] * len(outputs)
+
+
+def _is_among(places: frozenset[tuple[int, int]], op: Operation) -> bool:
+    return (id(op._place), op._instruction) in places
 
 
 def _is_by_library(op: Operation) -> bool:

@@ -203,6 +203,23 @@ def primitives_in(jaxpr: jex.Jaxpr) -> set[jex.Primitive]:
     return found
 
 
+def mapped(jaxpr: jex.Jaxpr, around: RawLocation | None) -> set[tuple[int, int]]:
+    """The instructions of equations in functions that ``vmap`` maps: the identity of the code, and where."""
+    found = set()
+    stack = [(jaxpr, around, False)]
+    while stack:
+        inner, place, within = stack.pop()
+        for eqn in inner.eqns:
+            is_mapped = within or any(one.name == "vmap" for one in eqn.source_info.name_stack.stack)
+            nested = inner_jaxprs(eqn.params)
+            if is_mapped or nested:
+                here = place_of(eqn, place)
+                if is_mapped and here is not None:
+                    found.add((id(here[0]), here[1]))
+                stack += [(one, here, is_mapped) for one in nested]
+    return found
+
+
 def inner_jaxprs(params: Mapping[str, Any]) -> list[Any]:
     """The jaxprs that an equation holds."""
     parts = [one for value in params.values() for one in (value if isinstance(value, tuple) else (value,))]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
+from stopgrad.flow.comparisons import KIND
 from stopgrad.flow.flow import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import place
@@ -21,6 +22,8 @@ ROOM = 200
 """The columns of names in a condition that is met; of more, modules are named."""
 IDLE = "idle"
 """A finding that is no status: a stop without effect."""
+COMPARED = KIND.replace("-", " ")
+"""Another: a loss that compares each prediction with every target."""
 UPDATES = tuple(word for word in VERDICTS if word != HANDED)
 """What an update does to a parameter, where an optimizer is given."""
 
@@ -43,7 +46,7 @@ def conditions(text: str) -> list[Condition]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         word, _, key = part.partition(":")
         word = " ".join(word.replace("-", " ").replace("_", " ").lower().split())
-        known = [*map(str, Status), IDLE, *UPDATES]
+        known = [*map(str, Status), IDLE, COMPARED, *UPDATES]
         if word not in known:
             near = difflib.get_close_matches(word, known, 1)
             cure = f"did you mean {_dashed(near[0])}?" if near else f"take {', '.join(map(_dashed, known))}"
@@ -93,6 +96,9 @@ def met(flow: Flow, wanted: Iterable[Condition]) -> list[Met]:
     for one in wanted:
         if one.word in UPDATES:
             found |= dict.fromkeys(_updated(flow, one))
+        elif one.word == COMPARED:
+            compared = _part(flow, one).compared
+            found |= dict.fromkeys([Met(KIND, x.message, _places(x.operations)) for x in compared])
         else:
             found |= dict.fromkeys(_idle(flow, one.key) if one.word == IDLE else _with_status(flow, one))
     return list(found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stopgrad.flow.magnitudes.troubles import EXPLODING, NOT_FINITE, VANISHING, ZERO
 from stopgrad.flow.updates import RAW, WITHOUT
 from stopgrad.flow.words import names
-from stopgrad.train.monitoring.verdicts import ARRIVES, NOTHING, Sample
+from stopgrad.train.monitoring.verdicts import ARRIVES, COMPARED, NOTHING, Sample
 
 UNSTEADY = 4
 """After so many changes of a parameter's verdict, it is called unsteady, and only NaNs are told of it."""
@@ -20,6 +20,7 @@ _SAYS = {
     NOT_FINITE: "the gradient of {} is NaN or infinite",
     RAW: "the optimizer adds the gradient of {} as it is",
     WITHOUT: "the optimizer moves {} without a gradient",
+    COMPARED: "the loss that trains {} compares all with all",
     NOTHING: "no gradient arrives at {}",
 }
 _ROOM = 60

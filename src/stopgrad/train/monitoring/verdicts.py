@@ -14,9 +14,11 @@ from stopgrad.graph.op import Status
 
 ARRIVES = "arrives"
 """The state of a gradient with which nothing is wrong."""
+COMPARED = "broadcast loss"
+"""The state of a gradient that arrives from a loss which compares each prediction with every target."""
 NOTHING = "nothing"
 """The state of a parameter at which no gradient arrived, where it is not known why."""
-_BEST = (NOT_FINITE, ARRIVES, EXPLODING, VANISHING, ZERO, RAW, WITHOUT, *map(str, Status), NOTHING)
+_BEST = (NOT_FINITE, ARRIVES, COMPARED, EXPLODING, VANISHING, ZERO, RAW, WITHOUT, *map(str, Status), NOTHING)
 """Of several backward passes in one step, the verdict that counts: any NaN, else the best."""
 
 
@@ -26,7 +28,8 @@ class Verdict:
 
     Attributes:
         state: ``"arrives"``; what is wrong with what arrives: ``"not finite"``, ``"zero"``, ``"vanishing"``
-            or ``"exploding"``; the status by which none arrives, as ``"stopped"``; ``"moves without a
+            or ``"exploding"``; ``"broadcast loss"``, where it is of a loss that compares each prediction with
+            every target; the status by which none arrives, as ``"stopped"``; ``"moves without a
             gradient"``, where none arrives and an update moves it; or ``"nothing"``, where none arrives and
             it is not known why.
         cause: the operation and line that make it so, in a few words; empty where none is known.
@@ -61,12 +64,13 @@ def verdicts_of(flow: Flow) -> dict[str, Verdict]:
         told = [(cause.location, str(cause)) for cause in trouble.causes[:1]]
         cause = "".join([text if at is None else f"{place(at)} {text}" for at, text in told])
         causes.update(dict.fromkeys(trouble.keys, (trouble.kind, cause)))
+    compared = _compared(flow)
     found = {}
     for name, reach in zip(flow.xs, flow.values(), strict=True):
         if not flow.xs[name].type.differentiable:
             continue
         if reach.arrives:
-            state, cause = causes.get(name, (ARRIVES, ""))
+            state, cause = causes.get(name, compared.get(name, (ARRIVES, "")))
             update = reach.update
             if update is not None and (update.verdict == RAW or (update.moves and not update.handed)):
                 state, cause = update.verdict, update.why
@@ -76,6 +80,20 @@ def verdicts_of(flow: Flow) -> dict[str, Verdict]:
             cause = "".join([text if at is None else f"{place(at)} {text}" for at, text in cuts])
             state = WITHOUT if reach.moves else str(reach.status)
             found[name] = Verdict(state, cause)
+    return found
+
+
+def _compared(flow: Flow) -> dict[str, tuple[str, str]]:
+    """The tensors that predictions are made of which a loss compares with every target, with the cause."""
+    found: dict[str, tuple[str, str]] = {}
+    for finding in flow.compared:
+        (op,) = finding.operations
+        at = flow.location(op)
+        told = finding.message if at is None else f"{place(at.own)} {finding.message}"
+        above = set(flow.graph.subgraph_to([op])) if flow.graph.holds(op) else None  # None: it is in a loop.
+        for name, x in flow.xs.items():
+            if above is None or x.op in above:
+                found.setdefault(name, (COMPARED, told))
     return found
 
 

@@ -99,7 +99,7 @@ class Point(NamedTuple):
         place: the line that asks for the gradient.
         name: of the function.
         leaves: those that could have a gradient.
-        call: the first call, with shapes in place of arrays; None if all gradients may have arrived.
+        call: the first call, with shapes in place of arrays; None once it was looked at.
         is_traced: whether that was a part of a trace.
         code: of the function, if it is the user's.
         span: the numbers of its first and its last call among all calls.
@@ -264,7 +264,7 @@ class Calls:
         span = [self._count, self._count]
         traced = any(map(is_traced, [*everything, *arrived]))
         args, kwargs = abstract((call.args, dict(call.kwargs)))
-        kept = call._replace(args=args, kwargs=kwargs) if any(zeros) else None
+        kept = call._replace(args=args, kwargs=kwargs)
         return Point(place, title, found, kept, traced, own if is_own else None, span)
 
 

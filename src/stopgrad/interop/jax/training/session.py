@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax.extend.source_info_util as source_info
 
+from stopgrad.flow.problems.comparing import comparing
 from stopgrad.flow.problems.notes import note, problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.jax.training import calls, optimizing
@@ -23,8 +24,8 @@ class Session:
     """A training in JAX that is followed in the thread that began it.
 
     ``jax.grad``, ``jax.value_and_grad`` and ``optax.apply_updates`` are looked at when they are called
-    outside of other derivatives; no number changes. Where a gradient is zero, the function is examined
-    once: within a trace as long as that lasts, else when the script has ended.
+    outside of other derivatives; no number changes. At each place, the function that is differentiated is
+    examined once: within a trace as long as that lasts, else when the script has ended.
 
     Args:
         every: plays no part: each program point is asked about once.
@@ -41,6 +42,7 @@ class Session:
     ) -> None:
         self._until, self._told = until, told
         self._silent: list[Silent] = []
+        self._compared: list[Problem] = []
         self._later: list[Point] = []
         self._gradients = self._applied = 0
         self._is_open = True
@@ -91,6 +93,7 @@ class Session:
         try:
             flow = flow_for(point.call)
             self._silent += silent_leaves(point._replace(call=None), flow)
+            self._compared += [one for one in comparing(flow) if one not in self._compared]
         except Exception:  # Of JAX, the user's own, or ours.
             return
 
@@ -119,7 +122,7 @@ class Session:
             self._ask(point)
         points = {key: point for key, point in self._calls.points.items() if point is not None}
         found = list(problems_of(points, self._silent, list(self._updates.places.values())))
-        return [*_causes(error), *found]
+        return [*_causes(error), *found, *self._compared]
 
 
 def _causes(error: BaseException | None) -> list[Problem]:

@@ -16,7 +16,6 @@ from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.internals import identity_of
 from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import name_of
-from stopgrad.interop.tensorflow.training.losses import Losses
 from stopgrad.interop.tensorflow.watching import named_sources
 
 POINTS = 64
@@ -105,7 +104,6 @@ class Facts:
         self.variables: dict[int, Variable] = {}
         self.norms: dict[str, list[tuple[int, float]]] = {}
         self.unknown: dict[str, None] = {}
-        self.losses = Losses()
         self._unread: list[Variable] = []
 
     def asked(self, asking: Asking, given: Sequence[Any]) -> None:
@@ -117,7 +115,6 @@ class Facts:
                 return
             point = self.points[key] = Point(asking)
         point.calls += 1
-        self.losses.asked(asking, key)
         names = {source.value: name for name, source in named_sources(asking).items()}
         for source, gradient in zip(asking.sources, given, strict=True):
             name = names[source.value]  # Two may have one name of their own.

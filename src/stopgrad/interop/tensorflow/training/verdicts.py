@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.flow.problems.comparing import comparing
 from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.flow.words import some
@@ -14,6 +15,7 @@ from stopgrad.graph.op import Status
 from stopgrad.interop.tensorflow.explaining import sites
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.training.facts import Facts, Optimizer, Point
+from stopgrad.interop.tensorflow.training.losses import may_be_compared
 from stopgrad.interop.tensorflow.watching import explained, subjects_asked
 
 SEVERAL = 2
@@ -292,7 +294,11 @@ def rounded(known: _Known, recorder: Recorder) -> Iterator[Problem]:
 
 def compared(known: _Known, recorder: Recorder) -> Iterator[Problem]:
     """Losses that compare each prediction with every target."""
-    return known.facts.losses.problems(known.facts.points)
+    for point in known.points:
+        asking = point.asking
+        if may_be_compared(asking):
+            subjects = subjects_asked(asking)
+            yield from comparing(explained("explain", recorder, asking.losses, subjects, None, asking))
 
 
 def _iterations(optimizer: Any, one: Optimizer) -> int:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from stopgrad.base.source import RawLocation
+from stopgrad.flow.flow import Flow
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import variable_of
@@ -158,11 +159,18 @@ class Audit:
             one.arrival, one.since_step = state, True
             one.reached_by, one.reached_in = call, self.recorder
             one.cleared_at = None
-        self.losses.ended(call)
+        self.losses.ended(call, lambda: self._explained(call))
         if self.recorder is not None:
             del self.recorder.backwards[:-KEPT]
             if self.passes == PASSES and not self.steps:
                 switches.rest(self.recorder)
+
+    def _explained(self, call: Backward) -> Flow:
+        """The report on a backward pass, with respect to all parameters."""
+        assert self.recorder is not None
+        held = [(one.name, one.tensor) for one in self.parameters.values()]
+        trained = {name: x for name, x in held if x is not None and x.requires_grad}
+        return certain.flow_of(self.recorder, call, trained)
 
     def _look_for_old(self, one: Parameter, tensor: Tensor) -> None:
         """Whether what a step has used is still in a gradient: the same tensor, which nobody made zero."""

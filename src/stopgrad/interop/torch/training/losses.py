@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from stopgrad.base.source import RawLocation
+from stopgrad.flow.comparisons import may_compare
+from stopgrad.flow.flow import Flow
+from stopgrad.flow.problems.comparing import comparing
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import sites
-from stopgrad.interop.torch.recording.record import Backward, Event, Kind, Value, above
+from stopgrad.interop.torch.recording.record import Backward, Event, Kind, above
 
 Tensor = torch.Tensor
-_SUBTRACTS = ["torch.Tensor.sub", "torch.sub", "torch.subtract", "torch.Tensor.rsub"]
-_OPERATORS = ["torch.Tensor.__sub__", "torch.Tensor.__rsub__"]
-_ERRORS = [f"torch.nn.functional.{name}_loss" for name in ("mse", "l1", "smooth_l1", "huber")]
-COMPARES = frozenset([*_SUBTRACTS, *_OPERATORS, *_ERRORS])
-"""The calls that compare a prediction with a target, element by element."""
+Place = RawLocation | None
 
 
 class Losses:
@@ -27,7 +26,7 @@ class Losses:
 
     def __init__(self) -> None:
         self.count = 0
-        self.compared: dict[RawLocation | None, tuple[Event, int]] = {}
+        self.compared: dict[Place, tuple[list[Problem], int]] = {}
         self.emptied: dict[RawLocation | None, tuple[Event, int]] = {}
         self.ignored: dict[RawLocation | None, tuple[str, int]] = {}
         self.numbers: dict[RawLocation | None, tuple[float, int]] = {}
@@ -43,18 +42,23 @@ class Losses:
         before, count = self.numbers.get(call.place, (math.nan, 0))
         self.numbers[call.place] = number, count + 1 if number == before else 1
 
-    def ended(self, call: Backward) -> None:
-        """A backward pass has ended: what do its losses compare, and with what?"""
+    def ended(self, call: Backward, explain: Callable[[], Flow]) -> None:
+        """A backward pass has ended: what do its losses compare? If need be, explain says it."""
         self.count += 1
+        at: Place = None
+        is_compared = False
         for event in above(call.losses):
             if event.kind is not Kind.OPERATION:
                 continue
-            if _is_compared_with_all(event):
-                _count(self.compared, event.place, event)
+            if may_compare(event.call, [tuple(value.sizes[1:]) for value in event.inputs]):
+                at, is_compared = event.place, True
             if any(_is_empty(sizes) for sizes in event.results) and not any(
                 _is_empty(value.sizes) for value in event.inputs
             ):
                 _count(self.emptied, event.place, event)
+        if is_compared:
+            found, count = self.compared[at] if at in self.compared else (comparing(explain()), 0)
+            self.compared[at] = found, count + 1
 
     def classified(self, name: str, args: Sequence[Any], place: RawLocation | None) -> None:
         """A loss with classes to be left out was computed: are any left?"""
@@ -66,7 +70,9 @@ class Losses:
 
     def problems(self) -> list[Problem]:
         """What is wrong with the losses."""
-        found = [_broadcast(event) for event, count in self.compared.values() if count == self.count > 0]
+        found = [
+            one for problems, count in self.compared.values() if count == self.count > 0 for one in problems
+        ]
         found += [
             _emptied(event) for event, count in self.emptied.values() if count == self.count and count > 1
         ]
@@ -96,37 +102,6 @@ def _count(table: dict[Any, tuple[Event, int]], place: RawLocation | None, event
 
 def _is_empty(sizes: Sequence[Any]) -> bool:
     return 0 in sizes[1:]
-
-
-def _is_compared_with_all(event: Event) -> bool:
-    """Whether a column of predictions is compared with a row of data, or a row of them with a column."""
-    if event.call not in COMPARES or len(event.inputs) != 2:
-        return False
-    a, b = event.inputs
-    shapes = [tuple(a.sizes[1:]), tuple(b.sizes[1:])]
-    column, row = sorted(shapes, key=len, reverse=True)
-    if len(column) != 2 or len(row) != 1 or column[1] != 1 or row[0] != column[0] or row[0] < 2:
-        return False
-    return a.open != b.open and _is_data(b if a.open else a)
-
-
-def _is_data(value: Value) -> bool:
-    """Whether a value was made of data alone, and is no other form of what is trained."""
-    return not any(event.kind in (Kind.STOP, Kind.FROZEN) for event in above([value]))
-
-
-def _broadcast(event: Event) -> Problem:
-    a, b = (tuple(value.sizes[1:]) for value in event.inputs)
-    n = max(a[0], b[0])
-    return Problem(
-        "broadcast-loss",
-        f"shapes {list(a)} and {list(b)} are broadcast to {[n, n]}: each prediction is compared with every "
-        "target",
-        sites("made", "compared here", event.place),
-        [],
-        {"shapes": [list(a), list(b)], "result": [n, n]},
-        "give both one shape: pred.squeeze(1), or target.unsqueeze(1)",
-    )
 
 
 def _emptied(event: Event) -> Problem:
