@@ -18,20 +18,13 @@ from stopgrad.base.source import to_user
 from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
-from stopgrad.interop.onnx.checking import (
-    all_nodes,
-    check_model,
-    draws,
-    graphs_in,
-    live,
-    read_in,
-    versions_of,
-)
+from stopgrad.interop.onnx.checking import check_model, draws, versions_of
 from stopgrad.interop.onnx.erased import restored
+from stopgrad.interop.onnx.nodes import all_nodes, domain_of, graphs_in, live, read_in, text
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import Known, dtype_of_code, known_positions
 from stopgrad.interop.onnx.patterns import matches, patterns_of
-from stopgrad.interop.onnx.reading import ModelSource, Source, domain_of, read, text
+from stopgrad.interop.onnx.reading import ModelSource, Source, read
 from stopgrad.interop.onnx.translating import Space, Translator, stored
 from stopgrad.interop.onnx.weights import Verdict, weighing_of
 from stopgrad.interop.shared.building import (

@@ -18,11 +18,12 @@ from stopgrad.graph.build import apply, local
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.op import Op
 from stopgrad.interop.onnx.apart import Place
-from stopgrad.interop.onnx.checking import called, gate_of, gradient_of, is_custom, live
+from stopgrad.interop.onnx.checking import gate_of, gradient_of, is_custom
 from stopgrad.interop.onnx.folding import folded
+from stopgrad.interop.onnx.nodes import called, domain_of, live, text
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused
-from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
+from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, opsets
 from stopgrad.interop.onnx.schemas import body_of, check_against, defaults_of, schema_of
 from stopgrad.interop.shared.building import FAILED, Building, label_from, scope_from
 from stopgrad.interop.shared.inlining import DEEPEST

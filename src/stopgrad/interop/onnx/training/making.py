@@ -16,10 +16,10 @@ from stopgrad.graph.files import AnyPath
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
-from stopgrad.interop.onnx.checking import called
 from stopgrad.interop.onnx.loading import weighed
+from stopgrad.interop.onnx.nodes import called, text
 from stopgrad.interop.onnx.patterns import patterns_of
-from stopgrad.interop.onnx.reading import ModelSource, read, text
+from stopgrad.interop.onnx.reading import ModelSource, read
 from stopgrad.interop.onnx.saving import OPSET, to_model
 from stopgrad.interop.onnx.training.adapters import Lora, lora_of
 from stopgrad.interop.onnx.training.aliases import with_first_names

@@ -11,7 +11,8 @@ import onnx
 from onnx import numpy_helper
 
 from stopgrad.base.errors import ArgumentError
-from stopgrad.interop.onnx.reading import Source, array_from, domain_of, opsets, text
+from stopgrad.interop.onnx.nodes import domain_of, text
+from stopgrad.interop.onnx.reading import Source, array_from, opsets
 
 MODES = ("model", "train", "eval")
 """As the file has it; all for training; all for inference."""

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from stopgrad.interop.onnx.checking import graphs_in
-from stopgrad.interop.onnx.reading import domain_of, text
+from stopgrad.interop.onnx.nodes import domain_of, graphs_in, text
 
 LONGEST = 400
 """The most nodes that are followed from one tensor."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from stopgrad.interop.onnx.reading import text
+from stopgrad.interop.onnx.nodes import text
 from stopgrad.interop.onnx.weights.exporters import LINE, Told, module_of, told_of
 from stopgrad.interop.onnx.weights.numbers import recognised, telling
 from stopgrad.interop.onnx.weights.uses import NORMS, WEIGHTS, Use, Uses
