@@ -95,10 +95,20 @@ def load(
     """
     if known is not None and not isinstance(known, Mapping):
         raise ArgumentError(f"known is a dict of arrays by the names of inputs, not {shorten(known)}")
+    straight = straight_of(quantized)
+    patterns = patterns_of(parameters, "parameters")
+    return weighed(read(source, lean=True), known or {}, patterns, straight)[0]
+
+
+def straight_of(quantized: object) -> bool:
+    """Whether gradients go straight through rounding.
+
+    Raises:
+        ArgumentError: another word asks for something else.
+    """
     if quantized not in (None, STRAIGHT):
         raise ArgumentError(f"quantized is {STRAIGHT!r} or None, not {quantized!r:.60}")
-    patterns = patterns_of(parameters, "parameters")
-    return weighed(read(source, lean=True), known or {}, patterns, quantized is not None)[0]
+    return quantized is not None
 
 
 STRAIGHT = "straight-through"
@@ -138,6 +148,7 @@ class _Loading:
         translator.soft = {} if self.straight else None
         with graph.as_default():
             values = self._values(translator)
+            translator.stored = {id(x): name for name, x in values.items() if isinstance(x, Known)}
             if draws(self.proto):
                 key = sg.parameter(np.array([0, 0], np.uint32), name=RANDOM)
                 translator.random_key = self.parameters[RANDOM] = key
@@ -156,6 +167,7 @@ class _Loading:
             leaves=self._leaves,
             rebuild=lambda ys: ys[0] if len(names) == 1 else dict(zip(names, ys, strict=True)),
             name=text(self.proto.graph.name) or self.name,
+            dequantized={name: xs[0] for name, xs in translator.dequantized.items() if len(xs) == 1},
         )
 
     # ------------------------------------------------------------------------------------------- inputs

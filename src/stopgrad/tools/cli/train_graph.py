@@ -71,6 +71,12 @@ def add_train_graph(commands: Commands) -> None:
     )
     _add_precision(parser)
     parser.add_argument(
+        "--quantized",
+        choices=("straight-through", "none"),
+        default="straight-through",
+        help="of gradients at the rounding of quantised numbers: they go through, or end (straight-through)",
+    )
+    parser.add_argument(
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
     for name, what in _SWITCHES.items():
@@ -140,6 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
             folder=None if arguments.dry_run else arguments.out,
             **{name: getattr(arguments, name) for name in _OPTIONS},
             **{**patterns, "lora": lora},
+            quantized=None if arguments.quantized == "none" else arguments.quantized,
         )
     if arguments.explain:
         width = shutil.get_terminal_size((WIDTH, 24)).columns

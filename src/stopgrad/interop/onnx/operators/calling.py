@@ -120,6 +120,12 @@ class Call(calling.Call):
         if self.straight:
             self._translator.soft[whole] = soft
 
+    def dequantized(self, whole: sg.Output | Known, matrix: sg.Output) -> None:
+        """Remember of which stored whole numbers a matrix of floats is made: adapters may stand beside it."""
+        name = self._translator.stored.get(id(self.raw(whole)))
+        if name is not None and matrix.ndim == 2:
+            self._translator.dequantized.setdefault(name, []).append(matrix)
+
     def floated(self, whole: sg.Output, dtype: DType) -> Any:
         """A tensor of integers as floats; if asked for, its gradient goes to what they were rounded from."""
         soft = self._translator.soft.get(whole) if self.straight else None

@@ -109,6 +109,7 @@ def matmul_of_bits(
         points = brought(unpacked[:, :blocks], scales.dtype)
     weights = sg.multiply(sg.subtract(values, points), sg.reshape(scales, [rows, blocks, 1]))
     whole = sg.reshape(weights, [rows, blocks * size])[:, :columns]
+    node.dequantized(b, whole)
     y = sg.matmul(a, brought(sg.transpose(whole), a.dtype))
     return y if bias is None else sg.add(y, bias)
 

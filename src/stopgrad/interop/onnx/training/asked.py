@@ -82,6 +82,7 @@ class Asked:
     split_shared: bool = False
     precision: DType | None = None
     loss_scale: float | None = None
+    straight: bool = True
 
     def __post_init__(self) -> None:
         if self.clip is not None and not real(self.clip) > 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from stopgrad.graph.files import AnyPath
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
-from stopgrad.interop.onnx.loading import weighed
-from stopgrad.interop.onnx.nodes import called, text
+from stopgrad.interop.onnx.loading import STRAIGHT, straight_of, weighed
+from stopgrad.interop.onnx.nodes import all_nodes, called, text
+from stopgrad.interop.onnx.operators.quantized import ROUNDS
 from stopgrad.interop.onnx.patterns import patterns_of
 from stopgrad.interop.onnx.reading import ModelSource, read
 from stopgrad.interop.onnx.saving import OPSET, to_model
@@ -40,7 +41,9 @@ from stopgrad.interop.onnx.training.plans import (
 from stopgrad.interop.onnx.training.precision import lowered
 from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
 from stopgrad.interop.onnx.training.wiring import Wired, wired
+from stopgrad.interop.onnx.weights import Verdict
 from stopgrad.interop.onnx.weights.sharing import shared
+from stopgrad.interop.onnx.weights.verdicts import QUANTISES
 from stopgrad.interop.shared.building import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
 
@@ -89,6 +92,7 @@ def training(
     loss_scale: float | None = None,
     opset: int = OPSET,
     split_shared: bool = False,
+    quantized: str | None = STRAIGHT,
 ) -> TrainingFiles:
     """Write training graphs of a model: plain ONNX, which any stock runtime executes.
 
@@ -127,6 +131,9 @@ def training(
         opset: of the files written, from 18 to 26.
         split_shared: whether parameters that the exporter merged, since they began with the same numbers,
             become tensors of their own again. Tied weights stay one.
+        quantized: ``"straight-through"``: gradients go through the rounding of quantised numbers as if it
+            were not there, within their range, and a note says so; None: they end there. Weights that are
+            stored as whole numbers stay so, and *lora* puts adapters beside them.
 
     Returns:
         The :class:`TrainingFiles`.
@@ -158,6 +165,7 @@ def training(
         split_shared=bool(split_shared),
         precision=dtype,
         loss_scale=scale,
+        straight=straight_of(quantized),
     )
     made = _made(model, asked, target is not None)
     if target is not None:
@@ -187,19 +195,19 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
         shapes = forms(whole_model, asked.mode)
         asked = with_first_names(asked, shapes.training)
         named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
-        trained, verdicts = weighed(source._replace(model=shapes.training), {}, named)
+        trained, verdicts = weighed(source._replace(model=shapes.training), {}, named, asked.straight)
+        notes += _rounded(shapes.training, trained, asked.straight)
         used = trained
         if shapes.differ:
-            used, _ = weighed(source._replace(model=shapes.inference), {}, named)
-    constants = {name for name, verdict in verdicts.items() if not verdict.weight}
-    judging = _wired(trained, asked, shapes, constants)
+            used, _ = weighed(source._replace(model=shapes.inference), {}, named, asked.straight)
+    judging = _wired(trained, asked, shapes, verdicts)
     if asked.precision is not None:
         judging = lowered(judging, asked.precision)
     judgement = judged(judging, asked.loss, asked.outputs, [*shapes.statistics.values()])
     step = stepped(judgement, asked, shapes.statistics)
     again = judgement
     if shapes.differ or asked.precision is not None:
-        again = judged(_wired(used, replace(asked, stop=[]), shapes, constants), asked.loss, asked.outputs)
+        again = judged(_wired(used, replace(asked, stop=[]), shapes, verdicts), asked.loss, asked.outputs)
     plans = {
         "train_step": step_plan(step),
         "gradients": gradients_plan(step),
@@ -223,8 +231,9 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
     )
 
 
-def _wired(model: Model, asked: Asked, shapes: Forms, constants: Collection[str]) -> Wired:
+def _wired(model: Model, asked: Asked, shapes: Forms, verdicts: Mapping[str, Verdict]) -> Wired:
     """A model with its stops; parameters that are no weights are frozen."""
+    constants = {name for name, verdict in verdicts.items() if not verdict.weight}
     return wired(
         model,
         freeze=asked.freeze,
@@ -234,6 +243,7 @@ def _wired(model: Model, asked: Asked, shapes: Forms, constants: Collection[str]
         stop=asked.stop,
         lora=asked.lora,
         states={*shapes.statistics, *shapes.fixed, RANDOM},
+        scales={name for name, verdict in verdicts.items() if verdict.why == QUANTISES},
         aliases=_aliases(shapes.training) if asked.stop else {},
     )
 
@@ -256,6 +266,22 @@ def _model(plan: Plan, opset: int) -> Any:
         dict(zip([port.name for port in plan.inputs], done.inputs, strict=True)),
         opset=opset,
     )
+
+
+def _rounded(model: onnx.ModelProto, loaded: Model, straight: bool) -> list[str]:
+    """What is told of gradients at the rounding of quantised numbers."""
+    nodes = [called(node) for node in all_nodes(model) if text(node.op_type) in ROUNDS]
+    passed = any(op.type == "StraightThrough" for op in loaded.graph.operations)
+    if not nodes or not (straight and passed):
+        return []
+    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+    return [
+        f"gradients go straight through the rounding of quantised numbers at {', '.join(nodes[:_SHOWN])}"
+        f"{more}, within their range; quantized=None (--quantized none) ends them there"
+    ]
+
+
+_SHOWN = 3
 
 
 def _notes(step: Step) -> list[str]:

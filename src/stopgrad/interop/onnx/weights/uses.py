@@ -32,6 +32,24 @@ _PLACES: dict[str, dict[int, str]] = {
 }
 """The place of an operand, by operator and position."""
 
+_BINARY = dict.fromkeys((1, 2, 4, 5, 6, 7), "quantisation")
+_UNARY = dict.fromkeys((1, 2, 3, 4), "quantisation")
+_QUANTISES: dict[str, dict[int, str]] = {
+    "QuantizeLinear": dict.fromkeys((1, 2), "quantisation"),
+    "DequantizeLinear": dict.fromkeys((1, 2), "quantisation"),
+    **dict.fromkeys(("QLinearMatMul", "QLinearConv", "QLinearAdd", "QLinearMul"), _BINARY),
+    **dict.fromkeys(
+        ("QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearSigmoid", "QLinearLeakyRelu"), _UNARY
+    ),
+    "QLinearSoftmax": _UNARY,
+    "QLinearConcat": {i: "quantisation" for i in range(512) if i < 2 or i % 3 != 2},
+    "QGemm": dict.fromkeys((1, 2, 4, 5, 7, 8), "quantisation"),
+    "MatMulNBits": dict.fromkeys((2, 3), "quantisation"),
+    "MatMulIntegerToFloat": dict.fromkeys((2, 3, 4, 5), "quantisation"),
+    "DynamicQuantizeMatMul": dict.fromkeys((2, 3), "quantisation"),
+}
+"""The scales and zero points of operators of ``ai.onnx`` and ``com.microsoft`` on quantised numbers."""
+
 _MOVES = dict.fromkeys(
     (
         "Identity",
@@ -82,7 +100,10 @@ class Use(NamedTuple):
 
     def place(self) -> str:
         """The operand's place; "" if it is none in particular."""
-        return _PLACES.get(self.operator, {}).get(self.position, "") if not domain_of(self.node) else ""
+        domain = domain_of(self.node)
+        found = _PLACES.get(self.operator, {}).get(self.position, "") if not domain else ""
+        quantises = domain in ("", "com.microsoft") and self.operator in _QUANTISES
+        return _QUANTISES[self.operator].get(self.position, "") if quantises else found
 
 
 class Uses:
@@ -127,6 +148,8 @@ class Uses:
             return ""
         maker = self._maker(text(use.node.input[1 - use.position]))
         made = "" if maker is None else text(maker.op_type)
+        if use.operator == "Mul" and made == "DynamicQuantizeLinear":
+            return "quantisation"  # The product of two scales, by which a product of integers is multiplied.
         if use.operator == "Mul":
             return "scale" if made in NORMS else ""
         scaled = made == "Mul" and any(self._is_norm(text(x)) for x in maker.input)
@@ -158,6 +181,12 @@ class Uses:
                 return False
             name = text(node.input[0])
         return False
+
+    def quantises(self, name: str) -> bool:
+        """Whether a tensor is only a scale or zero point of quantised numbers."""
+        return self.places(name) == {"quantisation"} and all(
+            use.place() or self.beside(use) for use in self.of(name)
+        )
 
     def is_compared(self, name: str) -> bool:
         """Whether a tensor is only compared with others."""
