@@ -170,6 +170,11 @@ class Call(calling.Call):
             self.fail(f"it speaks of {name!r}, which is no tensor that stands before it")
         return found
 
+    def having(self, attributes: dict[str, Any]) -> Call:
+        """The same node with other attributes, for the rule of an operator that it comprises."""
+        given = (self.operands, self._translator, self.schema, self.around)
+        return Call(self.node, self.name, self.opset, attributes, *given)
+
     def key(self) -> Any:
         """A key for random numbers, from the attribute ``seed``, or else a different one for each node."""
         seed = self.attributes.get("seed")

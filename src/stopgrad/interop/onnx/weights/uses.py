@@ -29,8 +29,31 @@ _PLACES: dict[str, dict[int, str]] = {
     "RMSNormalization": {1: "scale"},
     "PRelu": {1: "slope"},
     "Gather": {0: "table"},
+    "SimplifiedLayerNormalization": {1: "scale"},  # ONNX Runtime has it in this domain, too.
 }
 """The place of an operand, by operator and position."""
+
+_FUSED: dict[str, dict[int, str]] = {
+    "FusedConv": _PLACES["Conv"],
+    "FusedGemm": _PLACES["Gemm"],
+    "FusedMatMul": _PLACES["MatMul"],
+    "TransposeMatMul": _PLACES["MatMul"],
+    "Attention": {1: "matrix", 2: "bias"},
+    "MultiHeadAttention": {3: "bias"},
+    "BiasGelu": {1: "bias"},
+    "FastGelu": {1: "bias"},
+    "BiasSplitGelu": {1: "bias"},
+    "SkipLayerNormalization": {2: "scale", 3: "bias", 4: "bias"},
+    "SkipSimplifiedLayerNormalization": {2: "scale", 3: "bias"},
+    "LayerNormalization": {1: "scale", 2: "bias"},
+    "SimplifiedLayerNormalization": {1: "scale"},
+    "GroupNorm": {1: "scale", 2: "bias"},
+    "EmbedLayerNormalization": {2: "table", 3: "table", 4: "table", 5: "scale", 6: "bias"},
+    "MatMulNBits": {5: "bias"},
+    "MatMulIntegerToFloat": {6: "bias"},
+    "DynamicQuantizeMatMul": {4: "bias"},
+}
+"""The same for operators of ``com.microsoft``, which optimisers write."""
 
 _BINARY = dict.fromkeys((1, 2, 4, 5, 6, 7), "quantisation")
 _UNARY = dict.fromkeys((1, 2, 3, 4), "quantisation")
@@ -79,7 +102,7 @@ _COMPARES = {
     "Sign",
     "IsNaN",
 }
-_LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}
+_LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "FusedMatMul", "FusedConv", "FusedGemm"}
 NORMS = {"InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization"}
 _CHOOSES = {"Add", "Sub", "Where", "Max", "Min"}
 _SOFTMAX = {"Softmax", "LogSoftmax"}
@@ -101,9 +124,11 @@ class Use(NamedTuple):
     def place(self) -> str:
         """The operand's place; "" if it is none in particular."""
         domain = domain_of(self.node)
-        found = _PLACES.get(self.operator, {}).get(self.position, "") if not domain else ""
-        quantises = domain in ("", "com.microsoft") and self.operator in _QUANTISES
-        return _QUANTISES[self.operator].get(self.position, "") if quantises else found
+        table = {"": _PLACES, "com.microsoft": _FUSED}.get(domain, {})
+        found = table.get(self.operator, {}).get(self.position, "")
+        if not found and domain in ("", "com.microsoft"):
+            found = _QUANTISES.get(self.operator, {}).get(self.position, "")
+        return found
 
 
 class Uses:
