@@ -71,6 +71,7 @@ class Translator(Building):
 
     Attributes:
         soft: for tensors of quantised numbers, the numbers before rounding; None if gradients end there.
+        maximum_iterations: the most steps of loops that a computed condition ends.
         stored: the names of the model's initializers, by the identity of their values.
         dequantized: the matrices that are made of quantised initializers, by the names of these.
     """
@@ -82,6 +83,7 @@ class Translator(Building):
         self.functions = functions
         self._folder, self._file = folder, file
         self.soft: dict[sg.Output, sg.Output] | None = None
+        self.maximum_iterations: int | None = None
         self.stored: dict[int, str] = {}
         self.dequantized: dict[str, list[sg.Output]] = {}
         self._limit = _EXPANDED + _EXPANSION * nodes

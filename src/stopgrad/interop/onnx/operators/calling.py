@@ -108,6 +108,12 @@ class Call(calling.Call):
         given = self.node.input[i] if i < len(self.node.input) else ""
         return f"{formal or f'operand {i}'} ({given!r})"
 
+    @property
+    def maximum_iterations(self) -> int | None:
+        """The most steps of loops that a computed condition ends, if the user has said it."""
+        found: int | None = self._translator.maximum_iterations
+        return found
+
     # ----------------------------------------------------------------------------------------- quantised
 
     @property

@@ -10,13 +10,15 @@ from typing import Any
 
 import onnx
 
+from stopgrad.base.errors import GradientError
 from stopgrad.flow.explain import explain
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.files import AnyPath
+from stopgrad.graph.graph import Output, needed
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
-from stopgrad.interop.onnx.loading import STRAIGHT, straight_of, weighed
+from stopgrad.interop.onnx.loading import STRAIGHT, most_of, straight_of, weighed
 from stopgrad.interop.onnx.nodes import all_nodes, called, text
 from stopgrad.interop.onnx.operators.quantized import ROUNDS
 from stopgrad.interop.onnx.patterns import patterns_of
@@ -93,6 +95,7 @@ def training(
     opset: int = OPSET,
     split_shared: bool = False,
     quantized: str | None = STRAIGHT,
+    maximum_iterations: int | None = None,
 ) -> TrainingFiles:
     """Write training graphs of a model: plain ONNX, which any stock runtime executes.
 
@@ -134,6 +137,9 @@ def training(
         quantized: ``"straight-through"``: gradients go through the rounding of quantised numbers as if it
             were not there, within their range, and a note says so; None: they end there. Weights that are
             stored as whole numbers stay so, and *lora* puts adapters beside them.
+        maximum_iterations: the most steps of loops whose number of steps a computation decides, which thus
+            have gradients. The files hold it: where more steps are needed, the loss is NaN. What is exported
+            has no such bound.
 
     Returns:
         The :class:`TrainingFiles`.
@@ -166,6 +172,7 @@ def training(
         precision=dtype,
         loss_scale=scale,
         straight=straight_of(quantized),
+        most=most_of(maximum_iterations),
     )
     made = _made(model, asked, target is not None)
     if target is not None:
@@ -195,16 +202,27 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
         shapes = forms(whole_model, asked.mode)
         asked = with_first_names(asked, shapes.training)
         named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
-        trained, verdicts = weighed(source._replace(model=shapes.training), {}, named, asked.straight)
+        trained, verdicts = weighed(
+            source._replace(model=shapes.training), {}, named, asked.straight, asked.most
+        )
         notes += _rounded(shapes.training, trained, asked.straight)
         used = trained
         if shapes.differ:
-            used, _ = weighed(source._replace(model=shapes.inference), {}, named, asked.straight)
+            used, _ = weighed(source._replace(model=shapes.inference), {}, named, asked.straight, asked.most)
     judging = _wired(trained, asked, shapes, verdicts)
     if asked.precision is not None:
         judging = lowered(judging, asked.precision)
     judgement = judged(judging, asked.loss, asked.outputs, [*shapes.statistics.values()])
-    step = stepped(judgement, asked, shapes.statistics)
+    try:
+        step = stepped(judgement, asked, shapes.statistics)
+    except GradientError as error:
+        loops = _endless(judgement.loss) if asked.most is None else []
+        if not loops or _UNBOUNDED not in error.message:
+            raise
+        raise GradientError(
+            f"only a computed condition ends {', '.join(map(repr, loops[:_SHOWN]))}, and a gradient needs to "
+            "know how many steps there may be at most: say it with maximum_iterations= (--max-iterations)"
+        ) from error
     again = judgement
     if shapes.differ or asked.precision is not None:
         again = judged(_wired(used, replace(asked, stop=[]), shapes, verdicts), asked.loss, asked.outputs)
@@ -266,6 +284,16 @@ def _model(plan: Plan, opset: int) -> Any:
         dict(zip([port.name for port in plan.inputs], done.inputs, strict=True)),
         opset=opset,
     )
+
+
+_UNBOUNDED = "needs to know how many steps there may be"
+"""What the error about a loop without a bound says."""
+
+
+def _endless(loss: Output) -> list[str]:
+    """The loops without a bound that a loss depends on, by the nodes of the file."""
+    loops = [op for op in needed([loss], {}) if op.type == "While" and op.limit < 0]
+    return list(dict.fromkeys(op.name.rpartition("/")[0] or op.name for op in loops))
 
 
 def _rounded(model: onnx.ModelProto, loaded: Model, straight: bool) -> list[str]:
