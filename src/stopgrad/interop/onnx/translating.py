@@ -187,7 +187,8 @@ class Translator(Building):
     def _handed_on(self, call: Call, rule: Rule, results: Sequence[Any]) -> None:
         """Remember of which numbers the results are the rounding: those that the operator makes of floats."""
         held = call.operands
-        whole = next(x.dtype for x in held if isinstance(x, sg.Output) and x in self.soft)
+        soft = self.soft or {}
+        whole = next(x.dtype for x in held if isinstance(x, sg.Output) and x in soft)
         floats = [_as_floats(call, x, whole) for x in held]
         again = Call(
             call.node, call.name, call.opset, call.attributes, floats, self, call.schema, call.around

@@ -196,14 +196,10 @@ def quantized_convolution(
 # ------------------------------------------------------------------------------- floats between integers
 
 
-def _floats(
-    node: Call, x: sg.Output, scale: sg.Output, zero: sg.Output | None, axis: int | None = None
-) -> Any:
-    """Quantised numbers as floats; scales of several numbers lie along an axis."""
-    scale, zero = (t if t is None or t.ndim else sg.reshape(t, []) for t in (scale, zero))
-    if axis is not None:
-        scale, zero = _by_channel(scale, x.ndim, axis), _by_channel(zero, x.ndim, axis)
-    return sg.multiply(_centred(node, x, zero, scale.dtype), scale)
+def _floats(node: Call, x: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
+    """Quantised numbers of one scale as floats."""
+    point = None if zero is None else sg.reshape(zero, [])
+    return sg.multiply(_centred(node, x, point, scale.dtype), sg.reshape(scale, []))
 
 
 def _wholes(node: Call, y: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:

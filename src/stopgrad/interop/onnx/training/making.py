@@ -27,6 +27,7 @@ from stopgrad.interop.onnx.saving import OPSET, to_model
 from stopgrad.interop.onnx.training.adapters import Lora, lora_of
 from stopgrad.interop.onnx.training.aliases import with_first_names
 from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
+from stopgrad.interop.onnx.training.beside import compare
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
 from stopgrad.interop.onnx.training.folders import checked, write_folder
 from stopgrad.interop.onnx.training.manifest import Plan
@@ -96,6 +97,8 @@ def training(
     split_shared: bool = False,
     quantized: str | None = STRAIGHT,
     maximum_iterations: int | None = None,
+    module: Any = None,
+    inputs: Any = None,
 ) -> TrainingFiles:
     """Write training graphs of a model: plain ONNX, which any stock runtime executes.
 
@@ -140,6 +143,10 @@ def training(
         maximum_iterations: the most steps of loops whose number of steps a computation decides, which thus
             have gradients. The files hold it: where more steps are needed, the loss is NaN. What is exported
             has no such bound.
+        module: the ``torch.nn.Module`` that the file was exported from. Exporters drop ``detach()``: with the
+            module, its gradient is compared with the file's, and what differs is refused by name. Parameters
+            that the exporter merged are then held apart.
+        inputs: the arguments of *module* with which it is asked.
 
     Returns:
         The :class:`TrainingFiles`.
@@ -168,13 +175,13 @@ def training(
         learning_rate=learning_rate,
         mode=mode,
         opset=opset,
-        split_shared=bool(split_shared),
+        split_shared=bool(split_shared) or module is not None,
         precision=dtype,
         loss_scale=scale,
         straight=straight_of(quantized),
         most=most_of(maximum_iterations),
     )
-    made = _made(model, asked, target is not None)
+    made = _made(model, asked, target is not None, (module, inputs))
     if target is not None:
         write_folder(target, made.models, made.state, made.manifest)
     return TrainingFiles(target, made.manifest, made.flow, tuple(made.notes))
@@ -191,8 +198,11 @@ class _Made:
     notes: list[str]
 
 
-def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
-    """The contents of the files; without the models if the *whole* is not asked for."""
+def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[Any, Any]) -> _Made:
+    """The contents of the files; without the models if the *whole* is not asked for.
+
+    *beside* are the module that the model was exported from, or None, and its inputs.
+    """
     if isinstance(model, Model):
         notes, shapes, trained, used, verdicts = [], Forms(None, None), model, model, verdicts_of(model)
     else:
@@ -223,6 +233,8 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
             f"only a computed condition ends {', '.join(map(repr, loops[:_SHOWN]))}, and a gradient needs to "
             "know how many steps there may be at most: say it with maximum_iterations= (--max-iterations)"
         ) from error
+    if beside[0] is not None:
+        compare(*beside, trained, list(step.parameters), verdicts, asked.mode != "train")
     again = judgement
     if shapes.differ or asked.precision is not None:
         again = judged(_wired(used, replace(asked, stop=[]), shapes, verdicts), asked.loss, asked.outputs)
