@@ -16,6 +16,8 @@ torch = pytest.importorskip("torch")
 
 import stopgrad.onnx as sgo  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # Of the exporter.
+
 
 class Net(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, how: str) -> None:
@@ -41,7 +43,8 @@ def exported(how: str, folder: Path, ours: bool = False) -> tuple[Any, str]:
     if ours:
         sgo.export(module, X, path)
     else:
-        torch.onnx.export(module, (X,), path, dynamo=True, verbose=False)
+        torch.onnx.export(module.eval(), (X,), path, dynamo=True, verbose=False)
+        module.train()
     return module, path
 
 

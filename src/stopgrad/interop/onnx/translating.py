@@ -176,11 +176,8 @@ class Translator(Building):
             return known
         made = call.ruled(rule)
         results = made if isinstance(made, tuple) else (made,)
-        if (
-            key in HANDS_ON
-            and self.soft
-            and any(x in self.soft for x in operands if isinstance(x, sg.Output))
-        ):
+        tensors = [x for x in operands if isinstance(x, sg.Output)]
+        if key in HANDS_ON and not (self.soft or {}).keys().isdisjoint(tensors):
             self._handed_on(call, rule, results)
         return results
 

@@ -66,7 +66,7 @@ def compare(
             if abs(ends[0] - ends[1]) > _RELATIVE * max(ends) + _LEAST:
                 raise GradientError(
                     f"the gradient of {name!r} has another norm in the file than in the module, "
-                    f"{ends[0]:.4g} and {ends[1]:.4g}: the exporter lost a detach() on one of its ways; {_CURE}"
+                    f"{ends[0]:.4g} and {ends[1]:.4g}: the exporter lost a detach() on one way; {_CURE}"
                 )
 
 
