@@ -31,6 +31,7 @@ class Model:
         parameters: its parameters, tensors of the graph, by name; :meth:`values` are their arrays, which
             ``sg.grad(f)(model.values())`` takes, and :meth:`apply`.
         outputs: its results, by name.
+        dequantized: matrices that are computed from stored whole numbers, by the names of these.
 
     Args:
         graph, inputs, parameters, outputs: the same.
@@ -49,11 +50,13 @@ class Model:
         leaves: Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any]],
         rebuild: Callable[[Sequence[Any]], Any],
         name: str = "the program",
+        dequantized: Mapping[str, Output] | None = None,
     ) -> None:
         self.graph = graph
         self.inputs = dict(inputs)
         self.outputs = dict(outputs)
         self.parameters = dict(parameters or {})
+        self.dequantized = dict(dequantized or {})
         self.__name__ = name
         self._leaves, self._rebuild = leaves, rebuild
 

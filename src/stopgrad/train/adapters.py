@@ -82,7 +82,8 @@ def add_lora(
     Args:
         outputs: an output, or a nested structure of outputs of one graph.
         weights: parameters with two axes that matrix products use, directly or after transpositions and
-            casts; or patterns of the names of such parameters, such as ``"encoder/*"``.
+            casts; or patterns of the names of such parameters, such as ``"encoder/*"``. Also matrices that
+            are computed from constants alone, such as quantised weights; these are frozen, too.
         rank: the number of columns of A and rows of B.
         alpha: the adapter's product is scaled by alpha / rank.
         key: a seed, or a key, from which A is drawn.
@@ -93,7 +94,8 @@ def add_lora(
 
     Raises:
         ArgumentError: a pattern matches nothing, or rank and alpha are no positive numbers.
-        GraphError: a weight is no parameter of the graph, or other operations than matrix products use it.
+        GraphError: a weight is neither a parameter nor computed from constants, or other operations than
+            matrix products use it.
         DTypeError: a weight is not floating-point.
 
     References:
@@ -178,13 +180,19 @@ def _chosen(wanted: Sequence[Output], weights: Any) -> list[Output]:
     for w in chosen:
         if w.op.graph is not graph:
             raise GraphError(f"add_lora: {describe(w)} belongs to another graph than the outputs")
-        if w.op.definition is not Parameter or w.type.ndim != 2:
+        if w.type.ndim != 2 or not (w.op.definition is Parameter or _is_constant(w)):
             raise GraphError(
                 f"add_lora: an adapter stands beside a parameter with two axes, not {describe(w)}"
             )
         if not w.dtype.is_floating:
             raise DTypeError(f"add_lora: {describe(w)} is not floating-point, so no adapter fits beside it")
     return chosen
+
+
+def _is_constant(w: Output) -> bool:
+    """Whether a matrix of a known size is computed from constants alone."""
+    sizes = all(isinstance(size, int) for size in w.shape) and len(w.op.outputs) == 1
+    return sizes and all(op.inputs or op.definition is Const for op in needed([w], {}))
 
 
 def _multiplied(wanted: Sequence[Output]) -> list[Output]:
@@ -331,19 +339,21 @@ class _Writing:
     def rule(
         self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
     ) -> Sequence[Output] | None:
-        if op.definition is Parameter and op.outputs[0] in self._uses:
-            adapter = self._adapter(copying, op, values)
+        if len(op.outputs) == 1 and op.outputs[0] in self._uses:
+            adapter = self._adapter(copying, op, inputs, values)
             return copying.add(StopGradient, (adapter.weight,), (), op, _below(op))
         if op in self._places:
             return self._product(copying, op, inputs, values)
         return None
 
-    def _adapter(self, copying: Copying, op: Operation, values: tuple[Any, ...]) -> _Adapter:
+    def _adapter(
+        self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> _Adapter:
         old = op.outputs[0]
-        (weight,) = copying.add(Parameter, (), values, op)
+        (weight,) = copying.add(op.definition, inputs, values, op)
         reads = next(iter(self._uses[old].values())).reads
         dtype = self._dtype or weight.dtype
-        shape = op.value.array.shape
+        shape = [int(size) for size in old.shape]
         columns = np.zeros((self._rank, shape[1 - reads]), dtype.numpy)
         a = _parameter(copying, op, "lora_a", self._drawn(shape[reads], dtype))
         b = _parameter(copying, op, "lora_b", columns)

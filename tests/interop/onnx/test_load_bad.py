@@ -167,8 +167,8 @@ def changed(what: Any) -> Any:
     ("what", "match"),
     [
         (lambda g: g.node[1].input.__setitem__(0, "nowhere"), "reads 'nowhere', which nothing computes"),
-        (lambda g: g.node[0].input.__setitem__(0, "y"), "computed only after it: .* or form a cycle"),
-        (lambda g: g.node[1].input.__setitem__(0, "y"), "computed only after it: .* or form a cycle"),
+        (lambda g: g.node[0].input.__setitem__(0, "y"), "nodes form a cycle: .* reads from "),
+        (lambda g: g.node[1].input.__setitem__(0, "y"), "nodes form a cycle: .* reads from "),
         (lambda g: g.node[1].output.__setitem__(0, "a"), "computes 'a', which is there already"),
         (lambda g: g.node[0].output.__setitem__(0, "x"), "computes 'x', which is there already"),
         (lambda g: g.input.add().CopyFrom(g.input[0]), "two of the inputs .* called 'x'"),

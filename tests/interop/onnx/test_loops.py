@@ -107,3 +107,100 @@ def test_an_unknown_count_is_cured_by_the_input_that_the_error_names(count: str,
 def test_a_loop_of_an_unknown_count_has_values() -> None:
     model = sgo.load(looped("n"))
     np.testing.assert_allclose(model(x=np.float32([1, 1]), n=np.array(3)), [8.0, 27.0])
+
+
+# ------------------------------------------------------------------------- loops that a computation ends
+
+
+def doubling(counted: bool = False) -> Any:
+    """s = s W until its largest element reaches a limit; or at most as often as an input says."""
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["s", "W"], ["s2"]),
+            helper.make_node("ReduceMax", ["s2"], ["m"], keepdims=0),
+            helper.make_node("Less", ["m", "lim"], ["c2"]),
+        ],
+        "b",
+        [info("i", INT64, []), info("c", BOOL, []), info("s", FLOAT, ["n", 2])],
+        [info("c2", BOOL, []), info("s2", FLOAT, ["n", 2])],
+    )
+    stored = {"W": np.array([[1.1, 0.7], [0.8, 0.9]], np.float32), "lim": np.float32(9), "t": np.array(True)}
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["count" if counted else "", "t", "x"], ["y"], "loop", body=body)],
+        "g",
+        [info("x", FLOAT, ["n", 2]), *([info("count", INT64, [])] if counted else [])],
+        [info("y", FLOAT, ["n", 2])],
+        [numpy_helper.from_array(np.asarray(a), k) for k, a in stored.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+START = np.array([[1.0, 2.0]], np.float32)
+
+
+def by_hand(most: int = 100) -> tuple[Any, Any]:
+    """The result and the gradient of its sum by the first state, by the same steps in float64."""
+    w, s, jacobian = (
+        np.array([[1.1, 0.7], [0.8, 0.9]], np.float32).astype(float),
+        START.astype(float),
+        np.eye(2),
+    )
+    for _ in range(most):
+        s, jacobian = s @ w, jacobian @ w
+        if s.max() >= 9:
+            break
+    return s, jacobian.sum(1)[None]
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_bound_gives_a_loop_by_condition_its_gradient(counted: bool) -> None:
+    loaded = sgo.load(doubling(counted), maximum_iterations=8)
+    with loaded.graph.as_default():
+        (gradient,) = sg.gradients(sg.reduce_sum(loaded.outputs["y"]), [loaded.inputs["x"]])
+    for count in (100, 2) if counted else (100,):
+        feeds = {loaded.inputs["x"]: START}
+        if counted:
+            feeds[loaded.inputs["count"]] = np.int64(count)
+        with sg.Session(loaded.graph, engine="numpy") as session:
+            y, found = session.run([loaded.outputs["y"], gradient], feeds)
+        value, expected = by_hand(count)
+        np.testing.assert_allclose(y, value, rtol=1e-6)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_loop_that_needs_more_steps_gives_no_number_that_could_be_taken_for_its_result() -> None:
+    steps = next(n for n in range(20) if by_hand(n)[0].max() >= 9)
+    assert np.isfinite(sgo.load(doubling(), maximum_iterations=steps)(START)).all()
+    assert np.isnan(sgo.load(doubling(), maximum_iterations=steps - 1)(START)).all()
+    np.testing.assert_allclose(sgo.load(doubling())(START), by_hand()[0], rtol=1e-6)
+
+
+def test_the_files_of_training_hold_the_bound(tmp_path: Path) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    how: Any = {"loss": "mse", "optimizer": "sgd", "train": "W", "folder": tmp_path / "t"}
+    with pytest.raises(sg.GradientError, match=r"computed condition ends 'loop'.*maximum_iterations"):
+        sgo.training(doubling(), **how)
+    sgo.training(doubling(), maximum_iterations=8, **how)
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    w, label = np.array([[1.1, 0.7], [0.8, 0.9]], np.float32), None
+    label = next(x.name for x in session.get_inputs() if x.name not in ("x", "W"))
+    target = np.zeros((1, 2), np.float32)
+
+    def loss(weights: Any, start: Any = START) -> Any:
+        return session.run(None, {"x": start, "W": weights.astype(np.float32), label: target})
+
+    value, gradient = loss(w)
+    np.testing.assert_allclose(value, (by_hand()[0] ** 2).mean(), rtol=1e-5)
+    for at in np.ndindex(2, 2):
+        step = np.zeros((2, 2))
+        step[at] = 1e-2
+        difference = (loss(w + step)[0] - loss(w - step)[0]) / 2e-2
+        np.testing.assert_allclose(gradient[at], difference, rtol=1e-2)
+    assert np.isnan(loss(w, START * 1e-4)[0])
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "4", True])
+def test_another_bound_is_refused(wrong: Any) -> None:
+    with pytest.raises(sg.ArgumentError, match="maximum_iterations is a whole number from 1 on"):
+        sgo.load(doubling(), maximum_iterations=wrong)

@@ -10,7 +10,16 @@ import onnx
 from stopgrad.base.errors import FileError, GraphError
 from stopgrad.engines.onnxruntime.nodes.forms.gates import CUSTOM
 from stopgrad.graph.op import REGISTRY
-from stopgrad.interop.onnx.reading import OLDEST, domain_of, opsets, text
+from stopgrad.interop.onnx.nodes import (
+    all_nodes,
+    called,
+    domain_of,
+    graphs_in,
+    live,
+    shown,
+    text,
+)
+from stopgrad.interop.onnx.reading import OLDEST, opsets
 from stopgrad.interop.onnx.schemas import is_same, schema_of
 from stopgrad.interop.shared.inlining import DEEPEST, Inlined
 from stopgrad.ops.gates.stopping import Gate
@@ -22,6 +31,8 @@ Functions = Mapping[tuple[str, str, str], Any]
 
 EXPANDED = 1_000_000
 """The most nodes that a function may become. Those of the whole model are counted as it is read."""
+_BLOCKED = "com.microsoft.nchwc::"
+"""Operators on images whose channels lie in blocks, of a size that the file does not tell."""
 _SHOWN = 20
 """The most nodes of one kind that an error names."""
 _RANDOM = frozenset(
@@ -125,9 +136,8 @@ def _check_names(graph: onnx.GraphProto, name: str) -> None:
         for names, what in ((given, "inputs"), (stored, "initializers")):
             _check_unique(names, f"{what} of {name}")
         defined = {*given, *stored}
-        later = {text(y) for node in here.node for y in node.output if y}
         for node in here.node:
-            _check_node(node, defined, around, later, name)
+            _check_node(node, defined, around, name)
             bodies = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
             bodies += [g for a in node.attribute for g in a.graphs]
             if bodies:
@@ -147,30 +157,13 @@ def _check_unique(names: Sequence[str], what: str) -> None:
         seen.add(one)
 
 
-def _check_node(
-    node: onnx.NodeProto, defined: set[str], around: Container[str], later: set[str], name: str
-) -> None:
+def _check_node(node: onnx.NodeProto, defined: set[str], around: Container[str], name: str) -> None:
     for x in map(text, node.input):
         if x and x not in defined and x not in around:
-            why = (
-                "which is computed only after it: the nodes are not in order, or form a cycle"
-                if x in later
-                else "which nothing computes"
-            )
-            raise FileError(f"{name}: the node {shown(node)} reads {x!r}, {why}")
+            raise FileError(f"{name}: the node {shown(node)} reads {x!r}, which nothing computes")
     for y in map(text, node.output):
         if y and y in defined:
             raise FileError(f"{name}: the node {shown(node)} computes {y!r}, which is there already")
-
-
-def shown(node: onnx.NodeProto) -> str:
-    """A node as messages name it."""
-    return f"{text(node.op_type)} {called(node)!r}"
-
-
-def called(node: onnx.NodeProto) -> str:
-    """The name of a node, or else of its first result."""
-    return text(node.name) or next((text(x) for x in node.output if x), "") or text(node.op_type)
 
 
 # --------------------------------------------------------------------------------------- unknown operators
@@ -221,11 +214,15 @@ class _Unknown:
         for operator, nodes in self.found.items():
             more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
             lines.append(f"{operator}: {', '.join(map(repr, nodes[:_SHOWN]))}{more}")
+        cure = "export the model with other operators, or with a function that says what they compute"
+        if any(key.startswith(_BLOCKED) for key in self.found):
+            cure = (
+                "ONNX Runtime's level 'all' has laid out its convolutions and their weights for one kind of "
+                "processor: optimise at the level 'extended' (GraphOptimizationLevel.ORT_ENABLE_EXTENDED)"
+            )
         count = "1 operator" if len(lines) == 1 else f"{len(lines)} operators"
         raise GraphError(
-            f"{count} of {name} have no translation; their nodes:\n  "
-            + "\n  ".join(lines)
-            + "\nexport the model with other operators, or with a function that says what they compute"
+            f"{count} of {name} have no translation; their nodes:\n  " + "\n  ".join(lines) + f"\n{cure}"
         )
 
 
@@ -247,53 +244,6 @@ def gradient_of(node: onnx.NodeProto) -> tuple[str, str, str]:
 
 
 # ------------------------------------------------------------------------------------------------ graphs
-
-
-def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
-    """The nodes that the results depend on, in order."""
-    needed, found = set(outputs), []
-    for node in reversed(nodes):
-        if any(text(y) in needed for y in node.output if y):
-            found.append(node)
-            needed.update(map(text, node.input))
-            needed.update(spoken_of(node))
-            for graph in graphs_in(node):
-                needed.update(text(y.name) for y in graph.output)
-                needed.update(read_in(graph))
-    found.reverse()
-    return found
-
-
-def spoken_of(node: onnx.NodeProto) -> Iterator[str]:
-    """The names of tensors among a node's attributes; only ``Gradient`` has such."""
-    if node.op_type == "Gradient" and node.domain == "ai.onnx.preview.training":
-        for a in node.attribute:
-            yield from map(text, [*a.strings, *([a.s] if a.name == "y" else [])])
-
-
-def read_in(graph: onnx.GraphProto) -> Iterator[str]:
-    """The names that the nodes of a graph read."""
-    return (text(x) for node in graph.node for x in node.input)
-
-
-def graphs_in(node: onnx.NodeProto, deep: bool = True) -> Iterator[Any]:
-    """The graphs among a node's attributes; with *deep*, those inside of these, too."""
-    waiting = [node]
-    while waiting:
-        for a in waiting.pop().attribute:
-            for graph in ([a.g] if a.type == onnx.AttributeProto.GRAPH else []) + list(a.graphs):
-                yield graph
-                if deep:
-                    waiting += graph.node
-
-
-def all_nodes(model: onnx.ModelProto) -> Iterator[Any]:
-    """All nodes of a model, of its functions and of their inner graphs."""
-    waiting = [*model.graph.node, *[node for f in model.functions for node in f.node]]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += [inner for graph in graphs_in(node, deep=False) for inner in graph.node]
 
 
 def draws(model: onnx.ModelProto) -> bool:

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from stopgrad.interop.onnx.checking import GATES, all_nodes, gate_of, graphs_in, is_custom, read_in
-from stopgrad.interop.onnx.reading import domain_of, text
+from stopgrad.interop.onnx.checking import GATES, gate_of, is_custom
+from stopgrad.interop.onnx.nodes import all_nodes, domain_of, graphs_in, read_in, text
 
 LISTED = "stopgrad.gates"
 """The key of a model's metadata under which its gates are listed, as JSON."""

@@ -56,7 +56,7 @@ def export(
     if not hasattr(module, "named_parameters"):
         raise ArgumentError(f"takes a torch.nn.Module or an exported program, not {type(module).__name__}")
     given = tuple(example) if isinstance(example, (tuple, list)) else (example,)
-    with _resting(module):
+    with resting(module):
         model = sgt.load(module, *given, dynamic_shapes=dynamic_shapes)
     parameters = dict(module.named_parameters())
     kinds: dict[str, list[str]] = {"parameter": [], FROZEN: [], "buffer": []}
@@ -73,7 +73,7 @@ def export(
 
 
 @contextmanager
-def _resting(module: Any) -> Iterator[None]:
+def resting(module: Any) -> Iterator[None]:
     """A context in which a module and all of its parts are in their form for inference."""
     parts: Sequence[Any] = list(module.modules()) if hasattr(module, "modules") else []
     modes = [part.training for part in parts]

@@ -30,6 +30,8 @@ from stopgrad.interop.shared.folding import (
 
 def folded(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known] | None:
     """The results of a node if they can be computed while the graph is built; else None."""
+    if node.op_type == "DequantizeLinear":  # Weights stay as small as they are stored.
+        return None
     if not operands or not all(x is None or is_small(x) for x in operands):
         return None
     if any(x is not None and x.is_symbolic for x in operands):

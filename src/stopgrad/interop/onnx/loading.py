@@ -13,25 +13,19 @@ import numpy as np
 import onnx
 
 import stopgrad as sg
+from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.base.source import to_user
 from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
-from stopgrad.interop.onnx.checking import (
-    all_nodes,
-    check_model,
-    draws,
-    graphs_in,
-    live,
-    read_in,
-    versions_of,
-)
+from stopgrad.interop.onnx.checking import check_model, draws, versions_of
 from stopgrad.interop.onnx.erased import restored
+from stopgrad.interop.onnx.nodes import all_nodes, domain_of, graphs_in, live, read_in, text
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import Known, dtype_of_code, known_positions
 from stopgrad.interop.onnx.patterns import matches, patterns_of
-from stopgrad.interop.onnx.reading import ModelSource, Source, domain_of, read, text
+from stopgrad.interop.onnx.reading import ModelSource, Source, read
 from stopgrad.interop.onnx.translating import Space, Translator, stored
 from stopgrad.interop.onnx.weights import Verdict, weighing_of
 from stopgrad.interop.shared.building import (
@@ -52,6 +46,7 @@ def load(
     known: Mapping[str, Any] | None = None,
     parameters: str | Iterable[str] = (),
     quantized: str | None = None,
+    maximum_iterations: int | None = None,
 ) -> Model:
     """An ONNX model as a graph of this library's operations, to differentiate, check, explain, train and run.
 
@@ -77,6 +72,8 @@ def load(
             them, such as ``"*"``.
         quantized: ``"straight-through"`` for gradients that go through the rounding of quantised numbers as
             if it were not there, within their range (QDQ and dynamic quantisation); None for none.
+        maximum_iterations: the most steps of a ``Loop`` whose number of steps a computation decides. With it,
+            such a loop has a gradient. If more steps are needed, its results are NaN.
 
     Returns:
         A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns
@@ -102,10 +99,34 @@ def load(
     """
     if known is not None and not isinstance(known, Mapping):
         raise ArgumentError(f"known is a dict of arrays by the names of inputs, not {shorten(known)}")
+    straight = straight_of(quantized)
+    patterns = patterns_of(parameters, "parameters")
+    most = most_of(maximum_iterations)
+    return weighed(read(source, lean=True), known or {}, patterns, straight, most)[0]
+
+
+def most_of(maximum_iterations: object) -> int | None:
+    """The most steps of loops, as users give it.
+
+    Raises:
+        ArgumentError: it is no whole number from 1 on.
+    """
+    if maximum_iterations is None:
+        return None
+    if not is_whole(maximum_iterations) or not 1 <= whole(maximum_iterations) < 2**31:
+        raise ArgumentError(f"maximum_iterations is a whole number from 1 on, not {maximum_iterations!r:.60}")
+    return whole(maximum_iterations)
+
+
+def straight_of(quantized: object) -> bool:
+    """Whether gradients go straight through rounding.
+
+    Raises:
+        ArgumentError: another word asks for something else.
+    """
     if quantized not in (None, STRAIGHT):
         raise ArgumentError(f"quantized is {STRAIGHT!r} or None, not {quantized!r:.60}")
-    patterns = patterns_of(parameters, "parameters")
-    return weighed(read(source, lean=True), known or {}, patterns, quantized is not None)[0]
+    return quantized is not None
 
 
 STRAIGHT = "straight-through"
@@ -113,12 +134,16 @@ STRAIGHT = "straight-through"
 
 
 def weighed(
-    source: Source, known: Mapping[str, Any], parameters: Sequence[str], straight: bool = False
+    source: Source,
+    known: Mapping[str, Any],
+    parameters: Sequence[str],
+    straight: bool = False,
+    most: int | None = None,
 ) -> tuple[Model, dict[str, Verdict]]:
     """A model as :func:`load` gives it, and the verdicts on its floating-point initializers."""
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
         loading = _Loading(source, dict(known), parameters)
-        loading.straight = straight
+        loading.straight, loading.most = straight, most
         return loading.model(), loading.verdicts
 
 
@@ -134,6 +159,7 @@ class _Loading:
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
         self.straight = False
+        self.most: int | None = None
         self.weighing = weighing_of(self.proto)
         self.verdicts: dict[str, Verdict] = {}
 
@@ -143,8 +169,10 @@ class _Loading:
         count = sum(1 for _ in all_nodes(self.proto))
         translator = Translator(functions, self.source.folder, self.name, count)
         translator.soft = {} if self.straight else None
+        translator.maximum_iterations = self.most
         with graph.as_default():
             values = self._values(translator)
+            translator.stored = {id(x): name for name, x in values.items() if isinstance(x, Known)}
             if draws(self.proto):
                 key = sg.parameter(np.array([0, 0], np.uint32), name=RANDOM)
                 translator.random_key = self.parameters[RANDOM] = key
@@ -163,6 +191,7 @@ class _Loading:
             leaves=self._leaves,
             rebuild=lambda ys: ys[0] if len(names) == 1 else dict(zip(names, ys, strict=True)),
             name=text(self.proto.graph.name) or self.name,
+            dequantized={name: xs[0] for name, xs in translator.dequantized.items() if len(xs) == 1},
         )
 
     # ------------------------------------------------------------------------------------------- inputs

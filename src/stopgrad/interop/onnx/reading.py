@@ -18,6 +18,8 @@ from stopgrad.base.errors import ArgumentError, FileError, MissingFileError, Sto
 from stopgrad.graph.files import AnyPath
 from stopgrad.graph.operands import shorten
 from stopgrad.interop.onnx.apart import Place, without_arrays
+from stopgrad.interop.onnx.nodes import domain_of, text
+from stopgrad.interop.onnx.ordering import ordered
 
 OLDEST = 13
 """The oldest version of ``ai.onnx`` that is read; older models are converted by onnx itself."""
@@ -100,7 +102,7 @@ def _parsed(content: bytes, name: str) -> Any:
 
 
 def _sound(model: onnx.ModelProto, name: str) -> Any:
-    """The model, after a check that its version is supported."""
+    """The model with its nodes in order, after a check that its version is supported."""
     if not model.HasField("graph") or not model.ir_version:
         raise FileError(f"{name} is no ONNX model, or is truncated: it holds no graph, or no IR version")
     if model.ir_version > onnx.IR_VERSION:
@@ -115,7 +117,7 @@ def _sound(model: onnx.ModelProto, name: str) -> Any:
             f"{name} is of opset {version}; the installed onnx {onnx.__version__} knows them up to {newest}: "
             "install a newer onnx, or convert the model with onnx.version_converter.convert_version"
         )
-    return model
+    return ordered(model, name)
 
 
 def opsets(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dict[str, int]:
@@ -127,17 +129,6 @@ def opsets(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dict[str, i
         if found.setdefault(domain_of(one), one.version) != one.version:
             raise FileError(f"{name} states two versions of the domain {one.domain or 'ai.onnx'!r}")
     return found
-
-
-def domain_of(x: onnx.NodeProto | onnx.FunctionProto | onnx.OperatorSetIdProto) -> str:
-    """The domain of a node, function or opset; ``ai.onnx`` becomes the empty string."""
-    domain = text(x.domain)
-    return "" if domain == "ai.onnx" else domain
-
-
-def text(x: str | bytes) -> str:
-    """A string of a file, which may not be valid UTF-8."""
-    return x if isinstance(x, str) else bytes(x).decode(errors="replace")
 
 
 # ----------------------------------------------------------------------------------------------- tensors

@@ -14,15 +14,17 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.errors import FileError
 from stopgrad.base.source import Location
+from stopgrad.base.types import DType
 from stopgrad.graph.build import apply, local
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.op import Op
 from stopgrad.interop.onnx.apart import Place
-from stopgrad.interop.onnx.checking import called, gate_of, gradient_of, is_custom, live
+from stopgrad.interop.onnx.checking import gate_of, gradient_of, is_custom
 from stopgrad.interop.onnx.folding import folded
+from stopgrad.interop.onnx.nodes import called, domain_of, live, text
 from stopgrad.interop.onnx.operators import OPERATORS
-from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused
-from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
+from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused, Rule
+from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, opsets
 from stopgrad.interop.onnx.schemas import body_of, check_against, defaults_of, schema_of
 from stopgrad.interop.shared.building import FAILED, Building, label_from, scope_from
 from stopgrad.interop.shared.inlining import DEEPEST
@@ -69,6 +71,9 @@ class Translator(Building):
 
     Attributes:
         soft: for tensors of quantised numbers, the numbers before rounding; None if gradients end there.
+        maximum_iterations: the most steps of loops that a computed condition ends.
+        stored: the names of the model's initializers, by the identity of their values.
+        dequantized: the matrices that are made of quantised initializers, by the names of these.
     """
 
     def __init__(
@@ -78,6 +83,9 @@ class Translator(Building):
         self.functions = functions
         self._folder, self._file = folder, file
         self.soft: dict[sg.Output, sg.Output] | None = None
+        self.maximum_iterations: int | None = None
+        self.stored: dict[int, str] = {}
+        self.dequantized: dict[str, list[sg.Output]] = {}
         self._limit = _EXPANDED + _EXPANSION * nodes
         self._expanded = 0
         self._lines: dict[str, int] = {}
@@ -167,7 +175,24 @@ class Translator(Building):
         if known is not None:
             return known
         made = call.ruled(rule)
-        return made if isinstance(made, tuple) else (made,)
+        results = made if isinstance(made, tuple) else (made,)
+        tensors = [x for x in operands if isinstance(x, sg.Output)]
+        if key in HANDS_ON and not (self.soft or {}).keys().isdisjoint(tensors):
+            self._handed_on(call, rule, results)
+        return results
+
+    def _handed_on(self, call: Call, rule: Rule, results: Sequence[Any]) -> None:
+        """Remember of which numbers the results are the rounding: those that the operator makes of floats."""
+        held = call.operands
+        soft = self.soft or {}
+        whole = next(x.dtype for x in held if isinstance(x, sg.Output) and x in soft)
+        floats = [_as_floats(call, x, whole) for x in held]
+        again = Call(
+            call.node, call.name, call.opset, call.attributes, floats, self, call.schema, call.around
+        ).ruled(rule)
+        for hard, soft in zip(results, again if isinstance(again, tuple) else (again,), strict=True):
+            if isinstance(hard, sg.Output) and hard.dtype is whole:
+                call.soften(hard, soft)
 
     def _called(
         self,
@@ -245,6 +270,25 @@ class Translator(Building):
         if seed is not None:
             return sg.constant(np.array([0, np.float32(seed).view(np.uint32)], np.uint32))
         return self.new_key()
+
+
+# --------------------------------------------------------------------------------------------- quantised
+
+HANDS_ON = frozenset(
+    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat"}
+    | {"Gather", "GatherND", "GatherElements", "Expand", "Tile", "Pad", "MaxPool", "Max", "Min", "Clip"}
+    | {"Relu", "Where", "DepthToSpace", "SpaceToDepth", "ReduceMax", "ReduceMin"}
+)
+"""Operators whose results are some of the numbers that they are given, and which do the same with floats."""
+
+
+def _as_floats(call: Call, x: Any, whole: DType) -> Any:
+    """An operand with floats in place of whole numbers of a type."""
+    if isinstance(x, Known):
+        return Known(x.array.astype(np.float32)) if x.dtype is whole else x
+    if isinstance(x, sg.Output) and x.dtype is whole:
+        return call.floated(x, sg.float32)
+    return x
 
 
 # ------------------------------------------------------------------------------------------------- names

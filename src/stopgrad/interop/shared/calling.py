@@ -151,6 +151,11 @@ class Call:
 
     # ------------------------------------------------------------------------------------------ operands
 
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        """The operands as they were given: outputs, :class:`Known` values, lists and None."""
+        return self._raw
+
     def raw(self, x: object) -> Any:
         """The :class:`Known` from which an operand was made, or the operand itself."""
         for given, raw in zip(self._given, self._raw, strict=True):

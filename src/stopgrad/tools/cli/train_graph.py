@@ -70,6 +70,7 @@ def add_train_graph(commands: Commands) -> None:
         help="of batch normalisation and dropout: as the file has it, or all in one (model)",
     )
     _add_precision(parser)
+    _add_gradients(parser)
     parser.add_argument(
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
@@ -83,6 +84,23 @@ _SWITCHES = {
     "split-shared": "hold parameters apart that the exporter merged since they began with the same numbers",
     "explain": "print where gradients flow in what is shipped",
 }
+
+
+def _add_gradients(parser: argparse.ArgumentParser) -> None:
+    """The options about gradients that a file does not have by itself."""
+    parser.add_argument(
+        "--max-iterations",
+        type=int,
+        dest="maximum_iterations",
+        metavar="N",
+        help="the most steps of loops that a computed condition ends; where more are needed, the loss is NaN",
+    )
+    parser.add_argument(
+        "--quantized",
+        choices=("straight-through", "none"),
+        default="straight-through",
+        help="of gradients at the rounding of quantised numbers: they go through, or end (straight-through)",
+    )
 
 
 def _add_precision(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +130,7 @@ _PATTERNS = {
 
 _OPTIONS = (
     *("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule"),
-    *("mode", "precision", "loss_scale", "opset", "split_shared"),
+    *("mode", "precision", "loss_scale", "opset", "split_shared", "maximum_iterations"),
 )
 """The options that are arguments of ``training`` as they are."""
 
@@ -140,6 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
             folder=None if arguments.dry_run else arguments.out,
             **{name: getattr(arguments, name) for name in _OPTIONS},
             **{**patterns, "lora": lora},
+            quantized=None if arguments.quantized == "none" else arguments.quantized,
         )
     if arguments.explain:
         width = shutil.get_terminal_size((WIDTH, 24)).columns

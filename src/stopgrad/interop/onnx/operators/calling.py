@@ -108,6 +108,12 @@ class Call(calling.Call):
         given = self.node.input[i] if i < len(self.node.input) else ""
         return f"{formal or f'operand {i}'} ({given!r})"
 
+    @property
+    def maximum_iterations(self) -> int | None:
+        """The most steps of loops that a computed condition ends, if the user has said it."""
+        found: int | None = self._translator.maximum_iterations
+        return found
+
     # ----------------------------------------------------------------------------------------- quantised
 
     @property
@@ -119,6 +125,12 @@ class Call(calling.Call):
         """Remember of which numbers a tensor of integers is the rounding."""
         if self.straight:
             self._translator.soft[whole] = soft
+
+    def dequantized(self, whole: sg.Output | Known, matrix: sg.Output) -> None:
+        """Remember of which stored whole numbers a matrix of floats is made: adapters may stand beside it."""
+        name = self._translator.stored.get(id(self.raw(whole)))
+        if name is not None and matrix.ndim == 2:
+            self._translator.dequantized.setdefault(name, []).append(matrix)
 
     def floated(self, whole: sg.Output, dtype: DType) -> Any:
         """A tensor of integers as floats; if asked for, its gradient goes to what they were rounded from."""
@@ -163,6 +175,11 @@ class Call(calling.Call):
         if not isinstance(found, sg.Output):
             self.fail(f"it speaks of {name!r}, which is no tensor that stands before it")
         return found
+
+    def having(self, attributes: dict[str, Any]) -> Call:
+        """The same node with other attributes, for the rule of an operator that it comprises."""
+        given = (self.operands, self._translator, self.schema, self.around)
+        return Call(self.node, self.name, self.opset, attributes, *given)
 
     def key(self) -> Any:
         """A key for random numbers, from the attribute ``seed``, or else a different one for each node."""

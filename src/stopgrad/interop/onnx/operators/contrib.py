@@ -6,7 +6,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.onnx.operators.activations import line
+from stopgrad.interop.onnx.operators.activations import ACTIVATIONS, line
 from stopgrad.interop.onnx.operators.attention import (
     Mask,
     by_heads,
@@ -20,7 +20,9 @@ from stopgrad.interop.onnx.operators.attention import (
 )
 from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.onnx.operators.convolutions import conv
+from stopgrad.interop.onnx.operators.elementwise import ELEMENTWISE
 from stopgrad.interop.onnx.operators.normalizations import layer_normalization, rms_normalization
+from stopgrad.interop.onnx.operators.products import PRODUCTS
 from stopgrad.interop.onnx.operators.quantized import integer_product
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.shared.normalizations import layer_normalized, statistics, wide
@@ -84,6 +86,20 @@ def fused_matmul(node: Call, a: sg.Output, b: sg.Output) -> Any:
     return y if alpha == 1 else sg.multiply(y, brought(alpha, y.dtype))
 
 
+def fused_gemm(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) -> Any:
+    """``Gemm``, followed by the activation that the attributes name."""
+    name = str(node.attribute("activation", ""))
+    rule = ACTIVATIONS.get(name, ELEMENTWISE.get(name))
+    if rule is None and name:
+        node.fail(f"the activation {name!r} is unknown")
+    y = PRODUCTS["Gemm"](node, a, b, c)
+    ends = ("alpha", "beta", "gamma")
+    given = {
+        end: node.attribute(f"activation_{end}") for end in ends if f"activation_{end}" in node.attributes
+    }
+    return y if rule is None else rule(node.having(given), y)
+
+
 def matmul_of_bits(
     node: Call,
     a: sg.Output,
@@ -109,6 +125,7 @@ def matmul_of_bits(
         points = brought(unpacked[:, :blocks], scales.dtype)
     weights = sg.multiply(sg.subtract(values, points), sg.reshape(scales, [rows, blocks, 1]))
     whole = sg.reshape(weights, [rows, blocks * size])[:, :columns]
+    node.dequantized(b, whole)
     y = sg.matmul(a, brought(sg.transpose(whole), a.dtype))
     return y if bias is None else sg.add(y, bias)
 
@@ -387,6 +404,7 @@ _MICROSOFT: Table = {
     "QuickGelu": quick_gelu,
     "BiasSplitGelu": bias_split_gelu,
     "FusedConv": fused_conv,
+    "FusedGemm": fused_gemm,
     "FusedMatMul": fused_matmul,
     "TransposeMatMul": fused_matmul,
     "MatMulNBits": matmul_of_bits,

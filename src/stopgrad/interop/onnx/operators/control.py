@@ -151,8 +151,8 @@ class _Loop:
         """The loop as a ``while_loop``."""
         zero = sg.constant(np.int64(0))
         first = sg.constant(np.bool_(True)) if self.condition is True else sg.reshape(self.condition, [])
-        limit = self.count if isinstance(self.count, int) else None
-        bound = None if limit is not None or self.count is None else self._bound()
+        limit = self.count if isinstance(self.count, int) else self.node.maximum_iterations
+        bound = None if isinstance(self.count, int) or self.count is None else self._bound()
 
         def going(i: sg.Output, more: sg.Output, *states: sg.Output) -> Any:
             return more if bound is None else sg.logical_and(more, sg.less(i, bound))
@@ -164,12 +164,20 @@ class _Loop:
 
         states = [self._tensor(x) for x in self.states]
         made = sg.while_loop(going, step, (zero, first, *states), maximum_iterations=limit)
-        return tuple(made[2:])
+        if limit is None or isinstance(self.count, int):
+            return tuple(made[2:])
+        unfinished = going(*made)
+        return tuple(_without_end(x, unfinished) for x in made[2:])
 
     def _bound(self) -> Any:
         if isinstance(self.count, sg.Dim):
             return sg.size(sg.range(0, self.count, dtype=sg.int64), sg.int64)
         return sg.reshape(self.count, [])
+
+
+def _without_end(x: sg.Output, unfinished: sg.Output) -> Any:
+    """A result of a loop that was broken off: NaN, so that nobody takes it for one of the whole loop."""
+    return sg.where(unfinished, np.asarray(np.nan, x.dtype.numpy), x) if x.dtype.is_floating else x
 
 
 @knows(0, 1)

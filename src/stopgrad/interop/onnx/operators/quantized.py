@@ -90,7 +90,9 @@ def dequantize(
     values = node.floated(numbers, within)
     if point is not None:
         values = sg.subtract(values, brought(spread(node, point, numbers), within))
-    return brought(sg.multiply(values, brought(spread(node, scale, numbers), within)), dtype)
+    made = brought(sg.multiply(values, brought(spread(node, scale, numbers), within)), dtype)
+    node.dequantized(x, made)
+    return made
 
 
 def dynamic_quantize(node: Call, x: sg.Output) -> Any:
@@ -191,6 +193,124 @@ def quantized_convolution(
     return quantized(node, sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
 
 
+# ------------------------------------------------------------------------------- floats between integers
+
+
+def _floats(node: Call, x: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
+    """Quantised numbers of one scale as floats."""
+    point = None if zero is None else sg.reshape(zero, [])
+    return sg.multiply(_centred(node, x, point, scale.dtype), sg.reshape(scale, []))
+
+
+def _wholes(node: Call, y: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
+    """Floats as quantised numbers."""
+    shares = sg.realdiv(y, brought(sg.reshape(scale, []), y.dtype))
+    return quantized(node, shares, None if zero is None else sg.reshape(zero, []), _kind(zero))
+
+
+def _kind(zero: sg.Output | None) -> DType:
+    return sg.uint8 if zero is None else zero.dtype
+
+
+def quantized_affine(
+    node: Call,
+    a: sg.Output,
+    a_scale: sg.Output,
+    a_zero: sg.Output | None,
+    b: sg.Output,
+    b_scale: sg.Output,
+    b_zero: sg.Output | None,
+    c: sg.Output | None = None,
+    scale: sg.Output | None = None,
+    zero: sg.Output | None = None,
+) -> Any:
+    """``QGemm``: the bias is of whole numbers, of the scale alpha · a_scale · b_scale."""
+    first, second = (bool(node.attribute(name, 0)) for name in ("transA", "transB"))
+    left = _centred(node, a, None if a_zero is None else sg.reshape(a_zero, []), sg.float64)
+    along_b = 0 if second else 1
+    right = _centred(node, b, _by_channel(b_zero, 2, along_b), sg.float64)
+    y = sg.matmul(left, right, first, second)
+    factor = sg.multiply(sg.reshape(a_scale, []), b_scale if b_scale.ndim else sg.reshape(b_scale, []))
+    factor = sg.multiply(sg.cast(factor, sg.float64), float(node.attribute("alpha", 1.0)))
+    y = sg.multiply(y if c is None else sg.add(y, sg.cast(c, sg.float64)), factor)
+    if scale is None:
+        return sg.cast(y, sg.float32)
+    return _wholes(node, y, sg.cast(scale, sg.float64), zero)
+
+
+def _pair(combine: Any) -> Any:
+    def rule(
+        node: Call,
+        a: sg.Output,
+        a_scale: sg.Output,
+        a_zero: sg.Output | None,
+        b: sg.Output,
+        b_scale: sg.Output,
+        b_zero: sg.Output | None,
+        scale: sg.Output,
+        zero: sg.Output | None = None,
+    ) -> Any:
+        y = combine(_floats(node, a, a_scale, a_zero), _floats(node, b, b_scale, b_zero))
+        return _wholes(node, y, scale, zero)
+
+    return rule
+
+
+def _single(compute: Any) -> Any:
+    def rule(
+        node: Call,
+        x: sg.Output,
+        x_scale: sg.Output,
+        x_zero: sg.Output | None,
+        scale: sg.Output,
+        zero: sg.Output | None = None,
+    ) -> Any:
+        return _wholes(node, compute(node, _floats(node, x, x_scale, x_zero)), scale, zero)
+
+    return rule
+
+
+def _global_mean(node: Call, x: sg.Output) -> Any:
+    if node.attribute("channels_last", 0):
+        axes = tuple(range(1, x.ndim - 1))
+    else:
+        axes = tuple(range(2, x.ndim))
+    return sg.reduce_mean(x, axis=axes, keepdims=True)
+
+
+def _leaky(node: Call, x: sg.Output) -> Any:
+    return sg.leaky_relu(x, float(node.attribute("alpha", 0.01)))
+
+
+def _shares(node: Call, x: sg.Output) -> Any:
+    axis = axis_of(int(node.attribute("axis", -1)), x.ndim)
+    if int(node.attribute("opset", 13)) >= 13 or axis == x.ndim - 1:
+        return sg.softmax(x, axis)
+    return node.fail("it is translated as of opset 13, for one axis")
+
+
+def quantized_joined(node: Call, scale: sg.Output, zero: sg.Output, *parts: sg.Output) -> Any:
+    if not parts or len(parts) % 3:
+        node.fail("it joins tensors that come each with a scale and a zero point")
+    xs = [_floats(node, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    return _wholes(node, sg.concat(xs, int(node.attribute("axis"))), scale, zero)
+
+
+def dynamic_product(
+    node: Call,
+    a: sg.Output,
+    b: sg.Output,
+    b_scale: sg.Output,
+    b_zero: sg.Output | None = None,
+    bias: sg.Output | None = None,
+) -> Any:
+    """Floats, quantised as they come, times a matrix of whole numbers."""
+    whole, scale, zero = dynamic_quantize(node, a)
+    made = integer_product(node, whole, b, zero, b_zero)
+    y = sg.multiply(node.floated(made, scale.dtype), sg.multiply(scale, b_scale))
+    return y if bias is None else sg.add(y, bias)
+
+
 QUANTIZED: Table = {
     "QuantizeLinear": quantize,
     "DequantizeLinear": dequantize,
@@ -200,3 +320,26 @@ QUANTIZED: Table = {
     "ConvInteger": conv_integer,
     "QLinearConv": quantized_convolution,
 }
+
+QUANTIZED |= {
+    f"com.microsoft::{name}": rule
+    for name, rule in {
+        "QuantizeLinear": quantize,
+        "DequantizeLinear": dequantize,
+        "QGemm": quantized_affine,
+        "QLinearAdd": _pair(sg.add),
+        "QLinearMul": _pair(sg.multiply),
+        "QLinearGlobalAveragePool": _single(_global_mean),
+        "QLinearSigmoid": _single(lambda node, x: sg.sigmoid(x)),
+        "QLinearLeakyRelu": _single(_leaky),
+        "QLinearSoftmax": _single(_shares),
+        "QLinearConcat": quantized_joined,
+        "DynamicQuantizeMatMul": dynamic_product,
+    }.items()
+}
+
+ROUNDS = frozenset(
+    {"QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "QGemm"}
+    | {name.removeprefix("com.microsoft::") for name in QUANTIZED if "QLinear" in name}
+)
+"""The operators that round floats to quantised numbers."""

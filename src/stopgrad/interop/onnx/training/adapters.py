@@ -88,7 +88,7 @@ def adapted(
         ArgumentError: a weight is no matrix that matrix products use, or the rank is larger than it.
     """
     for name, w in weights.items():
-        shape = w.op.value.array.shape
+        shape = tuple(w.shape)
         if len(shape) != 2:
             raise ArgumentError(
                 f"lora: {name!r} is {w.dtype.name}{show_shape(shape)}, and adapters stand beside matrices; "

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import onnx
 
+from stopgrad.interop.onnx.nodes import text
 from stopgrad.interop.onnx.patterns import matches
-from stopgrad.interop.onnx.reading import text
 from stopgrad.interop.onnx.training.asked import Asked
 
 _SCOPES = "pkg.torch.onnx.name_scopes"

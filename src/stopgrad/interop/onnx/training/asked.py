@@ -82,6 +82,8 @@ class Asked:
     split_shared: bool = False
     precision: DType | None = None
     loss_scale: float | None = None
+    straight: bool = True
+    most: int | None = None
 
     def __post_init__(self) -> None:
         if self.clip is not None and not real(self.clip) > 0:

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 
+from stopgrad.base.errors import GradientError
 from stopgrad.flow.explain import explain
 from stopgrad.flow.flow import Flow
 from stopgrad.graph.files import AnyPath
+from stopgrad.graph.graph import Output, needed
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
-from stopgrad.interop.onnx.checking import called
-from stopgrad.interop.onnx.loading import weighed
+from stopgrad.interop.onnx.loading import STRAIGHT, most_of, straight_of, weighed
+from stopgrad.interop.onnx.nodes import all_nodes, called, text
+from stopgrad.interop.onnx.operators.quantized import ROUNDS
 from stopgrad.interop.onnx.patterns import patterns_of
-from stopgrad.interop.onnx.reading import ModelSource, read, text
+from stopgrad.interop.onnx.reading import ModelSource, read
 from stopgrad.interop.onnx.saving import OPSET, to_model
 from stopgrad.interop.onnx.training.adapters import Lora, lora_of
 from stopgrad.interop.onnx.training.aliases import with_first_names
 from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
+from stopgrad.interop.onnx.training.beside import compare
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
 from stopgrad.interop.onnx.training.folders import checked, write_folder
 from stopgrad.interop.onnx.training.manifest import Plan
@@ -40,7 +44,9 @@ from stopgrad.interop.onnx.training.plans import (
 from stopgrad.interop.onnx.training.precision import lowered
 from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
 from stopgrad.interop.onnx.training.wiring import Wired, wired
+from stopgrad.interop.onnx.weights import Verdict
 from stopgrad.interop.onnx.weights.sharing import shared
+from stopgrad.interop.onnx.weights.verdicts import QUANTISES
 from stopgrad.interop.shared.building import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
 
@@ -89,6 +95,10 @@ def training(
     loss_scale: float | None = None,
     opset: int = OPSET,
     split_shared: bool = False,
+    quantized: str | None = STRAIGHT,
+    maximum_iterations: int | None = None,
+    module: Any = None,
+    inputs: Any = None,
 ) -> TrainingFiles:
     """Write training graphs of a model: plain ONNX, which any stock runtime executes.
 
@@ -127,6 +137,16 @@ def training(
         opset: of the files written, from 18 to 26.
         split_shared: whether parameters that the exporter merged, since they began with the same numbers,
             become tensors of their own again. Tied weights stay one.
+        quantized: ``"straight-through"``: gradients go through the rounding of quantised numbers as if it
+            were not there, within their range, and a note says so; None: they end there. Weights that are
+            stored as whole numbers stay so, and *lora* puts adapters beside them.
+        maximum_iterations: the most steps of loops whose number of steps a computation decides, which thus
+            have gradients. The files hold it: where more steps are needed, the loss is NaN. What is exported
+            has no such bound.
+        module: the ``torch.nn.Module`` that the file was exported from. Exporters drop ``detach()``: with the
+            module, its gradient is compared with the file's, and what differs is refused by name. Parameters
+            that the exporter merged are then held apart.
+        inputs: the arguments of *module* with which it is asked.
 
     Returns:
         The :class:`TrainingFiles`.
@@ -155,11 +175,13 @@ def training(
         learning_rate=learning_rate,
         mode=mode,
         opset=opset,
-        split_shared=bool(split_shared),
+        split_shared=bool(split_shared) or module is not None,
         precision=dtype,
         loss_scale=scale,
+        straight=straight_of(quantized),
+        most=most_of(maximum_iterations),
     )
-    made = _made(model, asked, target is not None)
+    made = _made(model, asked, target is not None, (module, inputs))
     if target is not None:
         write_folder(target, made.models, made.state, made.manifest)
     return TrainingFiles(target, made.manifest, made.flow, tuple(made.notes))
@@ -176,8 +198,11 @@ class _Made:
     notes: list[str]
 
 
-def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
-    """The contents of the files; without the models if the *whole* is not asked for."""
+def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[Any, Any]) -> _Made:
+    """The contents of the files; without the models if the *whole* is not asked for.
+
+    *beside* are the module that the model was exported from, or None, and its inputs.
+    """
     if isinstance(model, Model):
         notes, shapes, trained, used, verdicts = [], Forms(None, None), model, model, verdicts_of(model)
     else:
@@ -187,19 +212,32 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
         shapes = forms(whole_model, asked.mode)
         asked = with_first_names(asked, shapes.training)
         named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
-        trained, verdicts = weighed(source._replace(model=shapes.training), {}, named)
+        trained, verdicts = weighed(
+            source._replace(model=shapes.training), {}, named, asked.straight, asked.most
+        )
+        notes += _rounded(shapes.training, trained, asked.straight)
         used = trained
         if shapes.differ:
-            used, _ = weighed(source._replace(model=shapes.inference), {}, named)
-    constants = {name for name, verdict in verdicts.items() if not verdict.weight}
-    judging = _wired(trained, asked, shapes, constants)
+            used, _ = weighed(source._replace(model=shapes.inference), {}, named, asked.straight, asked.most)
+    judging = _wired(trained, asked, shapes, verdicts)
     if asked.precision is not None:
         judging = lowered(judging, asked.precision)
     judgement = judged(judging, asked.loss, asked.outputs, [*shapes.statistics.values()])
-    step = stepped(judgement, asked, shapes.statistics)
+    try:
+        step = stepped(judgement, asked, shapes.statistics)
+    except GradientError as error:
+        loops = _endless(judgement.loss) if asked.most is None else []
+        if not loops or _UNBOUNDED not in error.message:
+            raise
+        raise GradientError(
+            f"only a computed condition ends {', '.join(map(repr, loops[:_SHOWN]))}, and a gradient needs to "
+            "know how many steps there may be at most: say it with maximum_iterations= (--max-iterations)"
+        ) from error
+    if beside[0] is not None:
+        compare(*beside, trained, list(step.parameters), verdicts, asked.mode != "train")
     again = judgement
     if shapes.differ or asked.precision is not None:
-        again = judged(_wired(used, replace(asked, stop=[]), shapes, constants), asked.loss, asked.outputs)
+        again = judged(_wired(used, replace(asked, stop=[]), shapes, verdicts), asked.loss, asked.outputs)
     plans = {
         "train_step": step_plan(step),
         "gradients": gradients_plan(step),
@@ -223,8 +261,9 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool) -> _Made:
     )
 
 
-def _wired(model: Model, asked: Asked, shapes: Forms, constants: Collection[str]) -> Wired:
+def _wired(model: Model, asked: Asked, shapes: Forms, verdicts: Mapping[str, Verdict]) -> Wired:
     """A model with its stops; parameters that are no weights are frozen."""
+    constants = {name for name, verdict in verdicts.items() if not verdict.weight}
     return wired(
         model,
         freeze=asked.freeze,
@@ -234,6 +273,7 @@ def _wired(model: Model, asked: Asked, shapes: Forms, constants: Collection[str]
         stop=asked.stop,
         lora=asked.lora,
         states={*shapes.statistics, *shapes.fixed, RANDOM},
+        scales={name for name, verdict in verdicts.items() if verdict.why == QUANTISES},
         aliases=_aliases(shapes.training) if asked.stop else {},
     )
 
@@ -256,6 +296,32 @@ def _model(plan: Plan, opset: int) -> Any:
         dict(zip([port.name for port in plan.inputs], done.inputs, strict=True)),
         opset=opset,
     )
+
+
+_UNBOUNDED = "needs to know how many steps there may be"
+"""What the error about a loop without a bound says."""
+
+
+def _endless(loss: Output) -> list[str]:
+    """The loops without a bound that a loss depends on, by the nodes of the file."""
+    loops = [op for op in needed([loss], {}) if op.type == "While" and op.limit < 0]
+    return list(dict.fromkeys(op.name.rpartition("/")[0] or op.name for op in loops))
+
+
+def _rounded(model: onnx.ModelProto, loaded: Model, straight: bool) -> list[str]:
+    """What is told of gradients at the rounding of quantised numbers."""
+    nodes = [called(node) for node in all_nodes(model) if text(node.op_type) in ROUNDS]
+    passed = any(op.type == "StraightThrough" for op in loaded.graph.operations)
+    if not nodes or not (straight and passed):
+        return []
+    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+    return [
+        f"gradients go straight through the rounding of quantised numbers at {', '.join(nodes[:_SHOWN])}"
+        f"{more}, within their range; quantized=None (--quantized none) ends them there"
+    ]
+
+
+_SHOWN = 3
 
 
 def _notes(step: Step) -> list[str]:

@@ -11,7 +11,8 @@ import onnx
 from onnx import numpy_helper
 
 from stopgrad.base.errors import ArgumentError
-from stopgrad.interop.onnx.reading import Source, array_from, domain_of, opsets, text
+from stopgrad.interop.onnx.nodes import domain_of, text
+from stopgrad.interop.onnx.reading import Source, array_from, opsets
 
 MODES = ("model", "train", "eval")
 """As the file has it; all for training; all for inference."""
@@ -191,9 +192,13 @@ def _find_statistics(found: Forms) -> None:
 
 
 def opened(model: onnx.ModelProto, weights: list[str]) -> Any:
-    """A model with some of its initializers turned into inputs, after its own."""
+    """A model with some of its initializers turned into inputs, after its own.
+
+    Quantised ones become inputs of floats, in place of what makes floats of them.
+    """
     made = _copy(model)
     wanted = set(weights)
+    _without_quantisation(made, wanted)
     held = {t.name: t for t in made.graph.initializer if t.name in wanted}
     declared = {x.name for x in made.graph.input}
     for name in weights:
@@ -205,4 +210,50 @@ def opened(model: onnx.ModelProto, weights: list[str]) -> Any:
     kept = [t for t in made.graph.initializer if t.name not in wanted]
     del made.graph.initializer[:]
     made.graph.initializer.extend(kept)
+    return made
+
+
+def _without_quantisation(model: onnx.ModelProto, wanted: set[str]) -> None:
+    """Give the model floats in place of the whole numbers of these names."""
+    graph = model.graph
+    held = {t.name: t for t in graph.initializer if t.name in wanted and t.data_type not in _FLOATS}
+    nodes = []
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear" and node.input[0] in held:
+            nodes.append(onnx.helper.make_node("Identity", [node.input[0]], list(node.output), node.name))
+            held[node.input[0]].data_type = _scale_type(model, node)
+        elif node.op_type == "MatMulNBits" and node.input[1] in held:
+            nodes += _plain_product(node, held[node.input[1]], _scale_type(model, node))
+        else:
+            nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
+    if held:
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+_FLOATS = frozenset(
+    {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
+)
+
+
+def _scale_type(model: onnx.ModelProto, node: onnx.NodeProto) -> int:
+    """The type of the floats that whole numbers become: that of their scale."""
+    scale = node.input[2 if node.op_type == "MatMulNBits" else 1]
+    types = (t.data_type for t in model.graph.initializer if t.name == scale)
+    return int(next(types, onnx.TensorProto.FLOAT))
+
+
+def _plain_product(node: onnx.NodeProto, weight: onnx.TensorProto, kind: int) -> list[Any]:
+    """A product by a matrix of floats, in place of one by blocks of bits; the matrix lies transposed."""
+    sizes = {a.name: a.i for a in node.attribute}
+    weight.data_type = kind
+    del weight.dims[:]
+    weight.dims.extend([sizes["N"], sizes["K"]])
+    name, turned, product = node.name, f"{node.output[0]}/turned", f"{node.output[0]}/product"
+    bias = node.input[5] if len(node.input) > 5 else ""
+    made = [onnx.helper.make_node("Transpose", [weight.name], [turned], f"{name}/transpose", perm=[1, 0])]
+    result = product if bias else node.output[0]
+    made.append(onnx.helper.make_node("MatMul", [node.input[0], turned], [result], name))
+    if bias:
+        made.append(onnx.helper.make_node("Add", [product, bias], list(node.output), f"{name}/bias"))
     return made

@@ -12,7 +12,8 @@ from stopgrad.base.types import Dim
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import show_shape
 from stopgrad.interop.onnx.loading import load
-from stopgrad.interop.onnx.reading import Source, text
+from stopgrad.interop.onnx.nodes import text
+from stopgrad.interop.onnx.reading import Source
 from stopgrad.interop.onnx.training.losses import Judged, scalar
 from stopgrad.interop.onnx.training.modes import taken_in
 

@@ -79,7 +79,7 @@ def merge_plan(step: Step) -> Plan:
 def predict_plan(step: Step, model: Model) -> Plan:
     """The model's inputs and the weights that training changes in; the model's outputs out."""
     names = [port.more["of"] for port in merge_plan(step).outputs if port.more]
-    weights = {name: model.parameters[name] for name in names}
+    weights = {name: (model.parameters | model.dequantized)[name] for name in names}
     return Plan([*ports(model.inputs, "input"), *ports(weights, "parameter")], ports(model.outputs, "output"))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from stopgrad.base.errors import ArgumentError
 from stopgrad.base.garbage import without_gc
 from stopgrad.flow.ablation.without import stopping
+from stopgrad.flow.words import some
 from stopgrad.graph.graph import Graph, Output
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.training.adapters import Adapter, Lora, adapted, learned
@@ -48,6 +50,7 @@ def wired(
     stop: Sequence[str] = (),
     lora: Lora | None = None,
     states: Collection[str] = (),
+    scales: Collection[str] = (),
     aliases: Mapping[str, str] | None = None,
 ) -> Wired:
     """A copy of a model in which gradients flow only to what is trained.
@@ -59,6 +62,7 @@ def wired(
         stop: patterns of names of scopes, operations or values.
         lora: adapters; only what *only* names is trained besides them.
         states: the names of parameters that are no weights, but statistics or a random key.
+        scales: the names of parameters that are scales of quantised numbers, which get no adapters.
         aliases: further names of nodes and values, each with its scope.
 
     Raises:
@@ -67,8 +71,15 @@ def wired(
     kept = {name: x for name, x in model.parameters.items() if name not in states}
     names = [name for name, x in kept.items() if x.dtype.is_floating]
     operations = list(model.graph.operations)
-    based_on = chosen("lora", lora.weights, names) if lora is not None else []
+    bases = {**{name: kept[name] for name in names if name not in scales}, **model.dequantized}
+    based_on = chosen("lora", lora.weights, list(bases)) if lora is not None else []
     if lora is None:
+        if model.dequantized and not names:
+            quantised = some([repr(name) for name in model.dequantized], 3)
+            raise ArgumentError(
+                f"no parameter is left to train: the weights are quantised ({quantised}); "
+                "lora= puts adapters beside them, and train= trains scales"
+            )
         chosen_names = trained(names, freeze, only, constants, train)
     else:
         frozen_too = set(chosen("freeze", freeze, names)) | set(based_on)
@@ -79,7 +90,7 @@ def wired(
     based = set(based_on)
     tensors = [kept[name] for name in frozen if name not in based]
     tensors += [x for hits in stops.values() for x in hits]
-    made = _copied(model, tensors, {name: kept[name] for name in based_on}, lora)
+    made = _copied(model, tensors, {name: bases[name] for name in based_on}, lora)
     learning = {name: made.weights[name] for name in chosen_names}
     return replace(
         made,
@@ -91,7 +102,8 @@ def wired(
 
 def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output], lora: Lora | None) -> Wired:
     """A copy with these tensors behind stops, and with adapters."""
-    places = [*model.inputs.values(), *model.parameters.values()]
+    places = [*model.inputs.values(), *model.parameters.values(), *based.values()]
+    places = list(dict.fromkeys(places))
     done = without_gc(rewrite, [*model.outputs.values(), *places], (), (stopping(dict.fromkeys(tensors)),))
     outputs = dict(zip(model.outputs, done.outputs, strict=False))
     moved = dict(zip(places, map(_behind, done.outputs[len(outputs) :]), strict=True))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from stopgrad.interop.onnx.reading import text
+from stopgrad.interop.onnx.nodes import text
 
 OURS = "stopgrad.tensors"
 """The key of a model's metadata under which the kinds of its tensors stand: JSON, names by kind."""

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from stopgrad.interop.onnx.reading import text
+from stopgrad.interop.onnx.nodes import text
 from stopgrad.interop.onnx.weights.exporters import module_of
 from stopgrad.interop.onnx.weights.uses import Use
 from stopgrad.interop.onnx.weights.verdicts import Weighing

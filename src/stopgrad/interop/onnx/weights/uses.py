@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from stopgrad.interop.onnx.checking import graphs_in
-from stopgrad.interop.onnx.reading import domain_of, text
+from stopgrad.interop.onnx.nodes import domain_of, graphs_in, text
 
 LONGEST = 400
 """The most nodes that are followed from one tensor."""
@@ -30,8 +29,49 @@ _PLACES: dict[str, dict[int, str]] = {
     "RMSNormalization": {1: "scale"},
     "PRelu": {1: "slope"},
     "Gather": {0: "table"},
+    "SimplifiedLayerNormalization": {1: "scale"},  # ONNX Runtime has it in this domain, too.
 }
 """The place of an operand, by operator and position."""
+
+_FUSED: dict[str, dict[int, str]] = {
+    "FusedConv": _PLACES["Conv"],
+    "FusedGemm": _PLACES["Gemm"],
+    "FusedMatMul": _PLACES["MatMul"],
+    "TransposeMatMul": _PLACES["MatMul"],
+    "Attention": {1: "matrix", 2: "bias"},
+    "MultiHeadAttention": {3: "bias"},
+    "BiasGelu": {1: "bias"},
+    "FastGelu": {1: "bias"},
+    "BiasSplitGelu": {1: "bias"},
+    "SkipLayerNormalization": {2: "scale", 3: "bias", 4: "bias"},
+    "SkipSimplifiedLayerNormalization": {2: "scale", 3: "bias"},
+    "LayerNormalization": {1: "scale", 2: "bias"},
+    "SimplifiedLayerNormalization": {1: "scale"},
+    "GroupNorm": {1: "scale", 2: "bias"},
+    "EmbedLayerNormalization": {2: "table", 3: "table", 4: "table", 5: "scale", 6: "bias"},
+    "MatMulNBits": {5: "bias"},
+    "MatMulIntegerToFloat": {6: "bias"},
+    "DynamicQuantizeMatMul": {4: "bias"},
+}
+"""The same for operators of ``com.microsoft``, which optimisers write."""
+
+_BINARY = dict.fromkeys((1, 2, 4, 5, 6, 7), "quantisation")
+_UNARY = dict.fromkeys((1, 2, 3, 4), "quantisation")
+_QUANTISES: dict[str, dict[int, str]] = {
+    "QuantizeLinear": dict.fromkeys((1, 2), "quantisation"),
+    "DequantizeLinear": dict.fromkeys((1, 2), "quantisation"),
+    **dict.fromkeys(("QLinearMatMul", "QLinearConv", "QLinearAdd", "QLinearMul"), _BINARY),
+    **dict.fromkeys(
+        ("QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearSigmoid", "QLinearLeakyRelu"), _UNARY
+    ),
+    "QLinearSoftmax": _UNARY,
+    "QLinearConcat": {i: "quantisation" for i in range(512) if i < 2 or i % 3 != 2},
+    "QGemm": dict.fromkeys((1, 2, 4, 5, 7, 8), "quantisation"),
+    "MatMulNBits": dict.fromkeys((2, 3), "quantisation"),
+    "MatMulIntegerToFloat": dict.fromkeys((2, 3, 4, 5), "quantisation"),
+    "DynamicQuantizeMatMul": dict.fromkeys((2, 3), "quantisation"),
+}
+"""The scales and zero points of operators of ``ai.onnx`` and ``com.microsoft`` on quantised numbers."""
 
 _MOVES = dict.fromkeys(
     (
@@ -62,7 +102,7 @@ _COMPARES = {
     "Sign",
     "IsNaN",
 }
-_LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"}
+_LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "FusedMatMul", "FusedConv", "FusedGemm"}
 NORMS = {"InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization"}
 _CHOOSES = {"Add", "Sub", "Where", "Max", "Min"}
 _SOFTMAX = {"Softmax", "LogSoftmax"}
@@ -83,7 +123,12 @@ class Use(NamedTuple):
 
     def place(self) -> str:
         """The operand's place; "" if it is none in particular."""
-        return _PLACES.get(self.operator, {}).get(self.position, "") if not domain_of(self.node) else ""
+        domain = domain_of(self.node)
+        table = {"": _PLACES, "com.microsoft": _FUSED}.get(domain, {})
+        found = table.get(self.operator, {}).get(self.position, "")
+        if not found and domain in ("", "com.microsoft"):
+            found = _QUANTISES.get(self.operator, {}).get(self.position, "")
+        return found
 
 
 class Uses:
@@ -128,6 +173,8 @@ class Uses:
             return ""
         maker = self._maker(text(use.node.input[1 - use.position]))
         made = "" if maker is None else text(maker.op_type)
+        if use.operator == "Mul" and made == "DynamicQuantizeLinear":
+            return "quantisation"  # The product of two scales, by which a product of integers is multiplied.
         if use.operator == "Mul":
             return "scale" if made in NORMS else ""
         scaled = made == "Mul" and any(self._is_norm(text(x)) for x in maker.input)
@@ -159,6 +206,12 @@ class Uses:
                 return False
             name = text(node.input[0])
         return False
+
+    def quantises(self, name: str) -> bool:
+        """Whether a tensor is only a scale or zero point of quantised numbers."""
+        return self.places(name) == {"quantisation"} and all(
+            use.place() or self.beside(use) for use in self.of(name)
+        )
 
     def is_compared(self, name: str) -> bool:
         """Whether a tensor is only compared with others."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from stopgrad.interop.onnx.reading import text
+from stopgrad.interop.onnx.nodes import text
 from stopgrad.interop.onnx.weights.exporters import LINE, Told, module_of, told_of
 from stopgrad.interop.onnx.weights.numbers import recognised, telling
 from stopgrad.interop.onnx.weights.uses import NORMS, WEIGHTS, Use, Uses
@@ -26,6 +26,9 @@ _OF_CONSTANTS = re.compile(
 )
 """Names that modules give to constants."""
 
+
+QUANTISES = "a scale of quantised numbers"
+"""Why such a tensor is a constant."""
 
 _LAYERS = ("LSTM", "GRU", "RNN")
 _RECURRENT = {1: "weight_ih", 2: "weight_hh", 3: "bias"}
@@ -67,7 +70,7 @@ class Weighing:
         return self._judged(name, array)._replace(dtype=array.dtype.name, shape=array.shape)
 
     def _judged(self, name: str, array: np.ndarray[Any, Any]) -> Verdict:
-        for evidence in (self._said, self._impossible, self._made, self._used, self._looks):
+        for evidence in (self._said, self._quantises, self._impossible, self._made, self._used, self._looks):
             found = evidence(name, array)
             if found is not None:
                 return found
@@ -84,6 +87,9 @@ class Weighing:
         if kind == "parameter":
             return Verdict(True, "the file says that it is a parameter", (name,))
         return Verdict(False, f"the file says that it is a {kind}")
+
+    def _quantises(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+        return Verdict(False, QUANTISES) if self.uses.quantises(name) else None
 
     def _impossible(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         why = telling(array)

@@ -1,0 +1,289 @@
+"""Quantised files in training: scales are constants, gradients pass rounding, adapters learn beside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+
+pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+
+import onnx  # noqa: E402
+from onnx import TensorProto as T, helper as h, numpy_helper  # noqa: E402
+
+import stopgrad.onnx as sgo  # noqa: E402
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 4)).astype(np.float32)
+WHOLE = RNG.integers(-127, 127, size=(4, 3)).astype(np.int8)
+
+
+def model(nodes: list[Any], stored: dict[str, Any], opset: int = 21, y: tuple[Any, ...] = ("n", 3)) -> Any:
+    tensors = [
+        array if isinstance(array, onnx.TensorProto) else numpy_helper.from_array(np.asarray(array), name)
+        for name, array in stored.items()
+    ]
+    infos = [[h.make_tensor_value_info(*one)] for one in (("x", T.FLOAT, ["n", 4]), ("y", T.FLOAT, [*y]))]
+    imports = [h.make_opsetid("", opset), h.make_opsetid("com.microsoft", 1)]
+    return h.make_model(h.make_graph(nodes, "g", *infos, tensors), opset_imports=imports, ir_version=10)
+
+
+def microsoft(kind: str, *args: Any, **how: Any) -> Any:
+    return h.make_node(kind, *args, domain="com.microsoft", **how)
+
+
+# ------------------------------------------------------------------------------------------------- scales
+
+
+def qdq(per_channel: bool, relu: bool = False) -> Any:
+    """Static quantisation, as ONNX Runtime writes it: activations, weights and biases."""
+    scale = np.array([0.01, 0.02, 0.03], np.float32) if per_channel else np.array(0.02, np.float32)
+    zero = np.zeros(3 if per_channel else (), np.int8)
+    nodes = [
+        h.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"], "qx"),
+        h.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"], "dx"),
+        h.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], "dw", axis=1),
+        h.make_node("DequantizeLinear", ["b", "bs", "bz"], ["bd"], "db", axis=0),
+        h.make_node("Gemm", ["xd", "wd", "bd"], ["y"], "gemm"),
+    ]
+    stored = {"xs": np.float32(0.015), "xz": np.uint8(120), "w": WHOLE, "ws": scale, "wz": zero}
+    stored |= {"b": np.array([3, -5, 7], np.int32), "bs": (scale * 0.015).reshape(-1)}
+    stored |= {"bz": np.zeros(3 if per_channel else 1, np.int32)}
+    return model(nodes, stored)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_scales_are_constants_unless_asked_for(per_channel: bool) -> None:
+    assert not sgo.load(qdq(per_channel)).parameters
+    assert set(sgo.load(qdq(per_channel), parameters="*").parameters) == {"xs", "ws", "bs"}
+    made = sgo.training(qdq(per_channel), loss="mse", folder=None, train="ws")
+    fates = {name: one["use"] for name, one in made.manifest["tensors"].items()}
+    assert fates == {"xs": "constant", "ws": "trained", "bs": "constant"}
+    assert made.manifest["tensors"]["xs"]["why"] == "a scale of quantised numbers"
+
+
+def test_scales_of_dynamic_quantisation_are_constants() -> None:
+    nodes = [
+        h.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], "q"),
+        h.make_node("MatMulInteger", ["q", "w", "z"], ["whole"]),
+        h.make_node("Cast", ["whole"], ["float"], to=T.FLOAT),
+        h.make_node("Mul", ["s", "ws"], ["both"]),
+        h.make_node("Mul", ["float", "both"], ["product"]),
+        h.make_node("Add", ["product", "bias"], ["y"]),
+    ]
+    stored = {"w": WHOLE, "ws": np.array([0.01, 0.02, 0.03], np.float32), "bias": np.ones(3, np.float32)}
+    assert list(sgo.load(model(nodes, stored)).parameters) == ["bias"]
+
+
+def test_a_weight_that_is_quantised_itself_stays_a_weight() -> None:
+    nodes = [
+        h.make_node("QuantizeLinear", ["w", "ws", "wz"], ["wq"]),
+        h.make_node("DequantizeLinear", ["wq", "ws", "wz"], ["wd"]),
+        h.make_node("MatMul", ["x", "wd"], ["y"]),
+    ]
+    stored = {"w": WHOLE * np.float32(0.1), "ws": np.float32(0.1), "wz": np.int8(0)}
+    made = sgo.training(model(nodes, stored), loss="mse", folder=None)
+    uses = {name: one["use"] for name, one in made.manifest["tensors"].items()}
+    assert uses == {"w": "trained", "ws": "constant"}
+    assert any("straight through the rounding" in note for note in made.notes)
+
+
+def test_with_nothing_but_quantised_weights_the_error_says_what_can_be_done() -> None:
+    with pytest.raises(sg.ArgumentError, match=r"quantised .*'w'.*lora"):
+        sgo.training(qdq(False), loss="mse", folder=None)
+
+
+# ------------------------------------------------------------------------------ gradients of QOperator forms
+
+
+def input_gradient(proto: Any, x: Any = X) -> tuple[Any, Any]:
+    loaded = sgo.load(proto, quantized="straight-through")
+    with loaded.graph.as_default():
+        y = loaded.outputs["y"]
+        (found,) = sg.gradients(sg.reduce_sum(sg.square(y)), [loaded.inputs["x"]])
+    with sg.Session(loaded.graph, engine="numpy") as session:
+        return session.run(y, {loaded.inputs["x"]: x}), session.run(found, {loaded.inputs["x"]: x})
+
+
+def runtime(proto: Any, x: Any = X) -> Any:
+    return ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
+
+
+SCALES = {"xs": np.float32(0.015), "xz": np.uint8(120), "ys": np.float32(0.05), "yz": np.uint8(130)}
+SCALES |= {"w": WHOLE, "ws": np.float32(0.02), "wz": np.int8(0), "b": np.array([3, -5, 7], np.int32)}
+IN = h.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"])
+OUT = h.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"])
+FORMS = {
+    "QLinearMatMul": [h.make_node("QLinearMatMul", ["xq", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["yq"])],
+    "QGemm": [microsoft("QGemm", ["xq", "xs", "xz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"])],
+    "moved": [
+        h.make_node("Reshape", ["xq", "shape"], ["r"]),
+        h.make_node("Transpose", ["r"], ["t"], perm=[0, 2, 1]),
+        h.make_node("Reshape", ["t", "back"], ["f"]),
+        microsoft("QGemm", ["f", "xs", "xz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
+    ],
+    "QLinearAdd": [
+        microsoft("QLinearAdd", ["xq", "xs", "xz", "xq", "xs", "xz", "ys", "yz"], ["sum"]),
+        microsoft("QGemm", ["sum", "ys", "yz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
+    ],
+    "QLinearMul": [
+        microsoft("QLinearMul", ["xq", "xs", "xz", "xq", "xs", "xz", "ys", "yz"], ["sum"]),
+        microsoft("QGemm", ["sum", "ys", "yz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
+    ],
+    "QLinearSigmoid": [
+        microsoft("QLinearSigmoid", ["xq", "xs", "xz", "ys", "yz"], ["s"]),
+        microsoft("QGemm", ["s", "ys", "yz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
+    ],
+    "QLinearLeakyRelu": [
+        microsoft("QLinearLeakyRelu", ["xq", "xs", "xz", "ys", "yz"], ["s"], alpha=0.2),
+        microsoft("QGemm", ["s", "ys", "yz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
+    ],
+    "QLinearConcat": [
+        microsoft("QLinearConcat", ["xs", "xz", "xq", "xs", "xz", "xq", "xs", "xz"], ["s"], axis=0),
+        microsoft("QGemm", ["s", "xs", "xz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
+    ],
+}
+
+
+def fake(x: Any, scale: float, zero: int) -> Any:
+    torch = pytest.importorskip("torch")
+    return torch.fake_quantize_per_tensor_affine(x.float(), scale, zero, 0, 255).double()
+
+
+def reference(form: str, x: Any) -> tuple[Any, Any]:
+    """The value and the gradient with PyTorch's fake quantisation."""
+    torch = pytest.importorskip("torch")
+    t = torch.tensor(x, requires_grad=True)
+    held, by = fake(t, 0.015, 120), 0.015
+    w = torch.tensor(WHOLE).double() * np.float32(0.02)
+    if form == "moved":
+        held = held.reshape(-1, 2, 2).transpose(1, 2).reshape(-1, 4)
+    if form == "QLinearConcat":
+        held = torch.cat([held, held])
+    steps = {"QLinearAdd": lambda a: a + a, "QLinearMul": lambda a: a * a, "QLinearSigmoid": torch.sigmoid}
+    steps["QLinearLeakyRelu"] = lambda a: torch.nn.functional.leaky_relu(a, 0.2)
+    if form in steps:
+        held, by = fake(steps[form](held), 0.05, 130), 0.05
+    bias = 0.0 if form == "QLinearMatMul" else torch.tensor([3.0, -5.0, 7.0]).double() * by * 0.02
+    y = fake(held @ w + bias, 0.05, 130)
+    (y * y).sum().backward()
+    return y.detach().numpy(), t.grad.numpy()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_operators_on_quantised_numbers_have_the_gradient_of_fake_quantisation(form: str) -> None:
+    stored = SCALES | {"shape": np.array([-1, 2, 2]), "back": np.array([-1, 4])}
+    proto = model([IN, *FORMS[form], OUT], stored)
+    y, gradient = input_gradient(proto)
+    np.testing.assert_allclose(y, runtime(proto), atol=1e-6)
+    value, expected = reference(form, X)
+    np.testing.assert_allclose(y, value, atol=0.051)  # One step of rounding, where a sum lies in between.
+    np.testing.assert_allclose(gradient, expected, rtol=0.05, atol=0.4)
+    assert np.abs(expected).max() > 1
+
+
+def test_a_dynamic_product_of_the_runtime() -> None:
+    nodes = [microsoft("DynamicQuantizeMatMul", ["x", "w", "ws", "wz", "bias"], ["y"])]
+    proto = model(nodes, SCALES | {"bias": np.ones(3, np.float32)})
+    y, gradient = input_gradient(proto)
+    np.testing.assert_allclose(y, runtime(proto), rtol=1e-5, atol=1e-5)
+    w = WHOLE.astype(float) * 0.02
+    # The scale itself depends on the largest and smallest numbers, so that these have a share more.
+    inner = (X.max() != X) & (X.min() != X)
+    np.testing.assert_allclose(gradient[inner], (2 * y @ w.T)[inner], rtol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------ adapters
+
+
+def blocks(rows: int, columns: int, size: int) -> tuple[Any, Any, Any]:
+    """Weights of 4 bits in blocks, as LLM exporters write them, and the matrix that they are."""
+    numbers = RNG.integers(0, 16, size=(rows, columns)).astype(np.uint8)
+    scales = RNG.uniform(0.01, 0.1, size=(rows, columns // size)).astype(np.float32)
+    packed = (numbers[:, 0::2] | (numbers[:, 1::2] << 4)).reshape(rows, columns // size, size // 2)
+    whole = (numbers.astype(np.float64) - 8) * np.repeat(scales, size, 1)
+    return packed, scales, whole.T
+
+
+def linear(form: str) -> tuple[Any, Any, str]:
+    """A layer with a quantised weight, the float matrix, and the name of the weight."""
+    if form == "bits":
+        packed, scales, w = blocks(3, 32, 16)
+        nodes = [microsoft("MatMulNBits", ["h", "w", "ws"], ["y"], "p", K=32, N=3, bits=4, block_size=16)]
+        spread = RNG.normal(size=(4, 32)).astype(np.float32)
+        nodes.insert(0, h.make_node("MatMul", ["x", "spread"], ["h"]))
+        return model(nodes, {"w": packed, "ws": scales.reshape(-1), "spread": spread}), (spread, w), "w"
+    scale = {"tensor": np.float32(0.02), "channel": np.array([0.01, 0.02, 0.03], np.float32)}
+    if form == "int4":
+        tensor = h.make_tensor("w", T.INT4, [4, 3], list((WHOLE // 16).reshape(-1)))
+        stored: dict[str, Any] = {"w": tensor, "ws": np.float32(0.2)}
+        w = (WHOLE // 16).astype(float) * np.float64(np.float32(0.2))
+    else:
+        stored = {"w": WHOLE, "ws": scale[form]}
+        w = WHOLE.astype(float) * scale[form].astype(float)
+    nodes = [h.make_node("DequantizeLinear", ["w", "ws"], ["wd"], "dw", axis=1)]
+    nodes.append(h.make_node("MatMul", ["x", "wd"], ["y"]))
+    return model(nodes, stored), (np.eye(4), w), "w"
+
+
+@pytest.mark.parametrize("form", ["tensor", "channel", "int4", "bits"])
+def test_adapters_beside_quantised_weights_have_the_gradient_of_the_arithmetic(
+    form: str, tmp_path: Path
+) -> None:
+    proto, (spread, w), name = linear(form)
+    made = sgo.training(
+        proto,
+        loss="mse",
+        optimizer="sgd",
+        folder=tmp_path / "t",
+        lora={"weights": name, "rank": 2, "alpha": 4},
+    )
+    trained = [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"]
+    assert trained == ["w/lora_a", "w/lora_b"]
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    inner = w.shape[0]
+    a = RNG.normal(size=(inner, 2)).astype(np.float32)
+    b = RNG.normal(size=(2, 3)).astype(np.float32)
+    target = RNG.normal(size=(5, 3)).astype(np.float32)
+    feeds = {"x": X, "w/lora_a": a, "w/lora_b": b}
+    label = next(x.name for x in session.get_inputs() if x.name not in feeds)
+    loss, *gradients = session.run(None, feeds | {label: target})
+    held = X.astype(float) @ spread.astype(float)
+    a, b = a.astype(float), b.astype(float)
+    off = held @ w + 2 * held @ a @ b - target
+    np.testing.assert_allclose(loss, (off**2).mean(), rtol=1e-5)
+    up = 2 * off / off.size
+    np.testing.assert_allclose(gradients[0], 2 * held.T @ up @ b.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[1], 2 * (held @ a).T @ up, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["tensor", "channel", "bits"])
+def test_what_is_shipped_has_the_adapters_in_its_weights(form: str, tmp_path: Path) -> None:
+    proto, (spread, w), name = linear(form)
+    how: Any = {"loss": "mse", "optimizer": "adamw", "folder": tmp_path / "t"}
+    sgo.training(proto, lora={"weights": name, "rank": 1}, **how)
+    (label,) = [
+        one["name"]
+        for one in json.loads((tmp_path / "t" / "manifest.json").read_text())["graphs"]["eval"]["inputs"]
+        if one["role"] == "labels"
+    ]
+    trainer = sgo.Trainer(tmp_path / "t")
+    trainer.export(tmp_path / "before.onnx")
+    before = runtime(onnx.load(tmp_path / "before.onnx"))
+    np.testing.assert_allclose(before, X @ spread @ w, rtol=1e-4, atol=1e-4)
+    # The runtime quantises activations, too, where it meets quantised weights.
+    np.testing.assert_allclose(before, runtime(proto), atol=0.05)
+    target = RNG.normal(size=(5, 3)).astype(np.float32)
+    for _ in range(3):
+        trainer.step({"x": X, label: target}, learning_rate=0.1)
+    trainer.export(tmp_path / "after.onnx")
+    shipped = runtime(onnx.load(tmp_path / "after.onnx"))
+    assert np.abs(shipped - runtime(proto)).max() > 0.01
+    loss = float(np.mean((shipped - target) ** 2))
+    np.testing.assert_allclose(loss, trainer.evaluate({"x": X, label: target})["loss"], rtol=1e-4)
