@@ -411,14 +411,18 @@ def _trained(
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:
-    """The arguments that an assertion names, with all below them."""
+    """The arguments that an assertion names, with all below them; there are some that can have gradients."""
     every = list(flow.xs)
-    if to is None:
-        return [key for key in every if flow.xs[key].type.differentiable and not flow.is_updated(key)]
+    differentiable = [key for key in every if flow.xs[key].type.differentiable]
     found: dict[str, None] = {}
-    for name in flatten(to)[0]:
+    if to is None:
+        found |= dict.fromkeys([key for key in differentiable if not flow.is_updated(key)])
+    for name in () if to is None else flatten(to)[0]:
         below = called(str(name), every)
         if not below:
             raise GraphError(f"{what}: there is no argument {name!r}; there are {some(every, SHOWN)}")
         found |= dict.fromkeys(below)
+    if found.keys().isdisjoint(differentiable):
+        there = f" ({some(list(found) or every, SHOWN)})" if every else ""
+        raise ArgumentError(f"{what}: nothing is asked about that can have a gradient{there}")
     return list(found)
