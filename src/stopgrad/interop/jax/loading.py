@@ -45,6 +45,7 @@ from stopgrad.interop.jax.steps import refused, run
 from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, positions_of, program_of
 from stopgrad.interop.jax.unused import unused
 from stopgrad.interop.jax.updating import Training, updated
+from stopgrad.interop.jax.updating.keras_models import keras_steps
 from stopgrad.interop.shared import keras
 
 
@@ -142,7 +143,8 @@ def explain(
             function of a leaf; a tree of booleans like the argument.
         optimizer: what updates the parameters: an optax transformation, whose state is then a new one; a pair
             of one and its state; a ``TrainState`` of Flax; an optimizer of nnx; or a function of parameters
-            and gradients that returns new parameters. Nothing of yours is changed.
+            and gradients that returns new parameters. For a model of Keras with x and y: an optimizer of
+            Keras, or the compiled model. Nothing of yours is changed.
         kwargs: its keyword arguments, which are not asked about.
 
     Returns:
@@ -167,11 +169,12 @@ def explain(
     """
     told = flag(magnitudes, "jax.explain: magnitudes")
     training = Training(grad, wrt, optimizer)
-    if training.is_given:
-        return _trained("jax.explain", f, args, kwargs, argnums, training, told)
     if keras.is_model(f) and len(args) == 2 and not kwargs and argnums is None:
         loss = keras.fit_loss("jax.explain", f)
-        return _flow("jax.explain", loss, (f, *args), {}, 0, told)
+        flow = _flow("jax.explain", loss, (f, *args), {}, 0, told)
+        return flow.with_steps(keras_steps("jax.explain", f, args, training)) if training.is_given else flow
+    if training.is_given:
+        return _trained("jax.explain", f, args, kwargs, argnums, training, told)
     return _flow("jax.explain", f, args, kwargs, argnums, told)
 
 
