@@ -124,7 +124,7 @@ class JaxMonitor(Monitor):
         def run(model: Any, step: Any, state: Any, batches: Any) -> Any:
             batch = next(batches)
             x, y, sample_weight = keras.unpacked(batch)
-            with keras.current(model, *state[:2]):
+            with keras.current(model, *state[:3]):
                 self(x, y, sample_weight)
             return step(state, itertools.chain([batch], batches))
 
