@@ -283,4 +283,6 @@ def monitored() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({f.__name__: f() for f in (fits, refused, functions, monitored, updates)}), file=sys.stdout)
+    print(
+        json.dumps({f.__name__: f() for f in (fits, refused, functions, monitored, updates)}), file=sys.stdout
+    )

@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("jax")
 
-from helpers.edges import differing, on_page, table
-from helpers.edges_in_jax import NO_ROW, OF_ONE, called, compared, comparisons
 from jax.interpreters import ad
 
+from helpers.edges import differing, on_page, table
+from helpers.edges_in_jax import NO_ROW, OF_ONE, called, compared, comparisons
 from stopgrad.interop.jax.steps import RULES
 
 

@@ -9,7 +9,6 @@ pytest.importorskip("torch")
 
 from helpers.edges import differing, on_page, table
 from helpers.edges_in_torch import NO_ROW, OF_ONE, called, compared, comparisons
-
 from stopgrad.interop.torch.importing.aten.elementwise import ELEMENTWISE
 from stopgrad.interop.torch.importing.aten.normalizations import NORMALIZATIONS
 from stopgrad.interop.torch.importing.aten.products import PRODUCTS

@@ -7,10 +7,10 @@ import pytest
 
 tf = pytest.importorskip("tensorflow")
 
-from helpers.edges import differing, on_page, table  # noqa: E402
-from helpers.edges_in_tensorflow import NO_ROW, OF_ONE, called, compared, comparisons  # noqa: E402
 from tensorflow.python.framework import ops  # noqa: E402
 
+from helpers.edges import differing, on_page, table  # noqa: E402
+from helpers.edges_in_tensorflow import NO_ROW, OF_ONE, called, compared, comparisons  # noqa: E402
 from stopgrad.interop.tensorflow.operators import (  # noqa: E402
     ACTIVATIONS,
     ELEMENTWISE,

@@ -260,6 +260,4 @@ def _live(graph: torch.fx.Graph) -> set[Node]:
 
 def _is_token(node: Any) -> bool:
     """Whether a node is a token, which only keeps checks in their order."""
-    return (
-        node.target is operator.getitem and node.args[1] == 0 and name_of(node.args[0]) == "with_effects"
-    )
+    return node.target is operator.getitem and node.args[1] == 0 and name_of(node.args[0]) == "with_effects"
