@@ -171,7 +171,8 @@ NO_ROW = {
     "it is of complex numbers": "complex conj eig imag real",
     "what it makes has no gradient, or one of 0 everywhere": "argmax argmin eq_to le le_to mulhi not "
     "shift_left shift_right_logical xor",
-    "it draws, or is of keys": "random_bits random_fold_in random_seed random_split random_unwrap random_wrap",
+    "it draws, or is of keys": "random_bits random_fold_in random_seed random_split random_unwrap "
+    "random_wrap",
     "it holds a function, which is differentiated": "call_hi_primitive composite custom_vmap_call eval_jaxpr "
     "reduce remat2 while",
     "only derivatives of windows have it": "select_and_gather_add select_and_scatter_add",

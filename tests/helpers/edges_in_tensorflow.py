@@ -140,8 +140,9 @@ NO_ROW = {
     "SeluGrad SigmoidGrad SoftplusGrad SqrtGrad TanhGrad BiasAddGrad FusedBatchNormGrad FusedBatchNormGradV2 "
     "FusedBatchNormGradV3",
     "it is linear in each operand": "AccumulateNV2 Add AddN BatchMatMul BatchMatMulV2 BatchMatMulV3 BiasAdd "
-    "BiasAddV1 Cross Diag DiagPart Einsum FFT FFT2D FFT3D IFFT IFFT2D IFFT3D IRFFT MatMul RFFT MatrixBandPart "
-    "MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3 MatrixSetDiag "
+    "BiasAddV1 Cross Diag DiagPart Einsum FFT FFT2D FFT3D IFFT IFFT2D IFFT3D IRFFT MatMul RFFT "
+    "MatrixBandPart MatrixDiag "
+    "MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3 MatrixSetDiag "
     "MatrixSetDiagV2 MatrixSetDiagV3 SegmentMean SegmentSum SparseSegmentMean "
     "SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNWithNumSegments SparseSegmentSum "
     "SparseSegmentSumWithNumSegments UnsortedSegmentSum",

@@ -172,7 +172,8 @@ NO_ROW = {
     "view_as_complex view_as_complex_copy view_as_real view_as_real_copy linalg_eig",
     "it is linear in each operand": "addbmm addmm addmv addr baddbmm bmm convolution dot linalg_cross linear "
     "matmul mm mv vdot",
-    "it is another name of one with a row": "clip rsub square true_divide log_softmax softmax var_mean cholesky ldexp",
+    "it is another name of one with a row": "clip rsub square true_divide log_softmax softmax "
+    "var_mean cholesky ldexp",
     "it is made of ones with rows": "_cdist_forward _safe_softmax scaled_dot_product_attention "
     "_scaled_dot_product_flash_attention_for_cpu _native_batch_norm_legit "
     "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm "

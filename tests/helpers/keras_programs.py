@@ -127,7 +127,7 @@ def fits() -> dict[str, Any]:
 
 
 def updates() -> dict[str, Any]:
-    """``explain(model, x, y, optimizer=...)``, with what an update of Keras' own moves; and what is refused."""
+    """``explain(model, x, y, optimizer=...)``, and what ``fit`` moves; and what is refused."""
     found: dict[str, Any] = {}
     for name, make in {
         "adamw": lambda: keras.optimizers.AdamW(0.1, weight_decay=0.1),

@@ -1,4 +1,4 @@
-"""A monitor that knows the optimizer tells which parameters it moves without a gradient; and changes nothing."""
+"""A monitor that knows the optimizer tells what it moves without a gradient, and changes nothing."""
 
 from __future__ import annotations
 
@@ -81,5 +81,5 @@ def test_optimizers_that_a_monitor_cannot_use_are_named() -> None:
     net = Net(cut=False)
     with pytest.raises(ArgumentError, match="LBFGS computes the loss anew"):
         sgt.monitor(net, optimizer=torch.optim.LBFGS(net.parameters()))
-    with pytest.raises(ArgumentError, match="optimizer is one of torch.optim"):
+    with pytest.raises(ArgumentError, match=r"optimizer is one of torch\.optim"):
         sgt.monitor(net, optimizer=3)

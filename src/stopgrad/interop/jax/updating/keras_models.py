@@ -38,8 +38,8 @@ def keras_steps(what: str, model: Any, args: Sequence[Any], training: Training) 
             f"{shorten(training.optimizer)}"
         )
     loss = keras.fit_loss(what, model)
-    with keras.scope():
-        model.built or model(args[0])
+    if not model.built:
+        model(args[0])
     xs = keras.by_path(keras.parameters_of(model))
     trained = {name: v for name, v in xs.items() if v.trainable}
 

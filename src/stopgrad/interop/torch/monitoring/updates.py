@@ -1,4 +1,4 @@
-"""What an update of the user's optimizer does in a sampled step: it is done on copies, with what is in ``grad``."""
+"""What an update does in a sampled step: it is done on copies, with what is in ``grad``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Updates:
             updating.is_optimizer("monitor", optimizer)
             if updating.needs_closure(optimizer):
                 raise ArgumentError(
-                    f"monitor: {type(optimizer).__name__} computes the loss anew in each step, which a monitor "
-                    "does not have; ask sgt.explain(loss, ..., optimizer=optimizer)"
+                    f"monitor: {type(optimizer).__name__} computes the loss anew in each step, which a "
+                    "monitor does not have; ask sgt.explain(loss, ..., optimizer=optimizer)"
                 )
         self._optimizer, self._model, self._parameters = optimizer, model, parameters
         self._steps: dict[str, Step] | None = None
