@@ -243,7 +243,7 @@ def compared(f: Callable[..., Any], args: tuple[Any, ...], points: list[str]) ->
         gradients = torch.autograd.grad(module(*tensors), tensors, allow_unused=True)
     except (RuntimeError, IndexError):
         return None
-    theirs = _joined([None if g is None else g.detach().numpy() for g in gradients], args)
+    theirs = _joined([None if g is None else g.detach().numpy(force=True) for g in gradients], args)
     which = tuple(range(len(args)))
     names = (
         points
