@@ -12,7 +12,7 @@ from jax import lax
 
 import stopgrad as sg
 import stopgrad.jax as sgj
-from helpers.edges import LINE, MATRICES, PAIRS, UNIT, VECTORS, Comparison, table, write
+from helpers.edges import LINE, MATRICES, PAIRS, PLAIN, UNIT, VECTORS, Comparison, table, write
 
 OF_ONE: dict[str, Callable[..., Any]] = {
     "abs": jnp.abs,
@@ -163,6 +163,38 @@ OF_MATRICES: dict[str, Callable[..., Any]] = {
     "expm": jax.scipy.linalg.expm,
 }
 """Functions of a symmetric matrix, at each of MATRICES."""
+
+NO_ROW = {
+    "it moves elements, or is the identity": "device_put dynamic_update_slice layout_constraint name "
+    "optimization_barrier pad reshard sharding_constraint split stack tile unstack",
+    "it is linear in each operand": "add_any conv_general_dilated scatter-sub",
+    "it is of complex numbers": "complex conj eig imag real",
+    "what it makes has no gradient, or one of 0 everywhere": "argmax argmin eq_to le le_to mulhi not "
+    "shift_left shift_right_logical xor",
+    "it draws, or is of keys": "random_bits random_fold_in random_seed random_split random_unwrap "
+    "random_wrap",
+    "it holds a function, which is differentiated": "call_hi_primitive composite custom_vmap_call eval_jaxpr "
+    "reduce remat2 while",
+    "only derivatives of windows have it": "select_and_gather_add select_and_scatter_add",
+    "its row is written apart": "regularized_incomplete_beta",
+}
+"""Primitives that no function above calls, by the reason."""
+
+
+def called() -> set[str]:
+    """The primitives that the functions call."""
+    given = (OF_ONE, (LINE,)), (OF_TWO, PAIRS), (OF_SEVERAL, (PLAIN,)), (OF_MATRICES, (MATRICES["plain"],))
+    found: set[str] = set()
+    for rows, args in given:
+        stack: list[Any] = [jax.make_jaxpr(f)(*map(jnp.asarray, args)) for f in rows.values()]
+        while stack:
+            x = stack.pop()
+            if isinstance(x, (tuple, list)):
+                stack += x
+            for eqn in getattr(getattr(x, "jaxpr", x), "eqns", ()):
+                found.add(eqn.primitive.name)
+                stack += eqn.params.values()
+    return found
 
 
 def _pooled(x: Any, start: float, joined: Any) -> Any:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import stopgrad as sg
 import stopgrad.tensorflow as sgtf
-from helpers.edges import LINE, MATRICES, PAIRS, VECTORS, Comparison, table, write
+from helpers.edges import LINE, MATRICES, PAIRS, PLAIN, VECTORS, Comparison, table, write
 
 OF_ONE: dict[str, Callable[..., Any]] = {
     "Abs": tf.abs,
@@ -59,6 +59,9 @@ OF_ONE: dict[str, Callable[..., Any]] = {
     "Softplus": tf.nn.softplus,
     "Softsign": tf.nn.softsign,
     "where and Sqrt": lambda x: tf.where(x > 0, tf.sqrt(x), 0.0),
+    "BesselI0": tf.math.bessel_i0,
+    "BesselI1": tf.math.bessel_i1,
+    "Polygamma": lambda x: tf.math.polygamma(1.0, x),
     "BesselI0e": tf.math.bessel_i0e,
     "BesselI1e": tf.math.bessel_i1e,
 }
@@ -66,6 +69,8 @@ OF_ONE: dict[str, Callable[..., Any]] = {
 OF_TWO: dict[str, Callable[..., Any]] = {
     "AddV2": tf.add,
     "Atan2": tf.atan2,
+    "Igamma": tf.math.igamma,
+    "Igammac": tf.math.igammac,
     "DivNoNan": tf.math.divide_no_nan,
     "Maximum": tf.maximum,
     "Minimum": tf.minimum,
@@ -85,6 +90,21 @@ OF_TWO: dict[str, Callable[..., Any]] = {
 OF_SEVERAL: dict[str, Callable[..., Any]] = {
     "Cumprod": tf.math.cumprod,
     "Cumsum": tf.math.cumsum,
+    "CumulativeLogsumexp": tf.math.cumulative_logsumexp,
+    "EuclideanNorm": tf.math.reduce_euclidean_norm,
+    "L2Loss": tf.nn.l2_loss,
+    "SegmentMax": lambda x: tf.math.segment_max(x, tf.range(tf.size(x)) // 2),
+    "SegmentMin": lambda x: tf.math.segment_min(x, tf.range(tf.size(x)) // 2),
+    "UnsortedSegmentMax": lambda x: tf.math.unsorted_segment_max(x, tf.range(tf.size(x)) % 2, 2),
+    "UnsortedSegmentMin": lambda x: tf.math.unsorted_segment_min(x, tf.range(tf.size(x)) % 2, 2),
+    "UnsortedSegmentProd": lambda x: tf.math.unsorted_segment_prod(x, tf.range(tf.size(x)) % 2, 2),
+    "SoftmaxCrossEntropyWithLogits": lambda x: tf.nn.softmax_cross_entropy_with_logits(
+        tf.one_hot([0], tf.size(x)), x[None]
+    ),
+    "SparseSoftmaxCrossEntropyWithLogits": lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(
+        [0], x[None]
+    ),
+    "LRN": lambda x: tf.nn.lrn(x[None, None, None]),
     "LogSoftmax": lambda x: tf.nn.log_softmax(x)[:1],
     "Max": tf.reduce_max,
     "Mean": tf.reduce_mean,
@@ -107,12 +127,44 @@ OF_MATRICES: dict[str, Callable[..., Any]] = {
     "MatrixInverse": tf.linalg.inv,
     "LogMatrixDeterminant": lambda a: tf.linalg.slogdet(a)[1],
     "Qr": lambda a: tf.linalg.qr(a)[1],
+    "MatrixTriangularSolve": lambda a: tf.linalg.triangular_solve(a, tf.ones((3, 1))),
     "MatrixSolve": lambda a: tf.linalg.solve(a, tf.ones((3, 1))),
     "SelfAdjointEigV2": lambda a: tf.linalg.eigh(a)[0],
     "SelfAdjointEigV2 vectors": lambda a: tf.linalg.eigh(a)[1] ** 2 * tf.range(3.0),
     "Svd": lambda a: tf.linalg.svd(a, compute_uv=False) * tf.range(3.0),
 }
 """Functions of a symmetric matrix, at each of MATRICES."""
+
+NO_ROW = {
+    "it is a gradient itself": "EluGrad InvGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad "
+    "SeluGrad SigmoidGrad SoftplusGrad SqrtGrad TanhGrad BiasAddGrad FusedBatchNormGrad FusedBatchNormGradV2 "
+    "FusedBatchNormGradV3",
+    "it is linear in each operand": "AccumulateNV2 Add AddN BatchMatMul BatchMatMulV2 BatchMatMulV3 BiasAdd "
+    "BiasAddV1 Cross Diag DiagPart Einsum FFT FFT2D FFT3D IFFT IFFT2D IFFT3D IRFFT MatMul RFFT "
+    "MatrixBandPart MatrixDiag "
+    "MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3 MatrixSetDiag "
+    "MatrixSetDiagV2 MatrixSetDiagV3 SegmentMean SegmentSum SparseSegmentMean "
+    "SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNWithNumSegments SparseSegmentSum "
+    "SparseSegmentSumWithNumSegments UnsortedSegmentSum",
+    "it is of complex numbers": "Angle Complex ComplexAbs Conj Imag Real",
+    "what it makes has no gradient, or one of 0 everywhere": "ArgMax ArgMin FloorDiv NextAfter TruncateDiv",
+    "it is another name of one with a row": "ClipByValue Div Inv Select TopK",
+    "it is made of ones with rows": "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3",
+    "TensorFlow's gradient of it fails, or is of one operand alone": "Betainc SegmentProd",
+}
+"""Operations of the numeric families that no row calls, by the reason."""
+
+
+def called() -> set[str]:
+    """The operations that the rows call."""
+    given = (OF_ONE, (LINE,)), (OF_TWO, PAIRS), (OF_SEVERAL, (PLAIN,)), (OF_MATRICES, (MATRICES["plain"],))
+    found = set()
+    for rows, args in given:
+        kinds = [tf.TensorSpec(x.shape, tf.float32) for x in args]
+        for f in rows.values():
+            graph = tf.function(f).get_concrete_function(*kinds).graph
+            found |= {op.type for op in graph.get_operations()}
+    return found
 
 
 def comparisons() -> Iterator[tuple[str, Comparison]]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import stopgrad as sg
 import stopgrad.torch as sgt
-from helpers.edges import LINE, MATRICES, PAIRS, VECTORS, Comparison, table, write
+from helpers.edges import LINE, MATRICES, PAIRS, PLAIN, VECTORS, Comparison, table, write
 
 F: Any = torch.nn.functional
 OF_ONE: dict[str, Callable[..., Any]] = {
@@ -78,6 +79,15 @@ OF_ONE: dict[str, Callable[..., Any]] = {
     "tanhshrink": F.tanhshrink,
     "hardshrink": F.hardshrink,
     "softshrink": F.softshrink,
+    "clamp_max": lambda x: x.clamp_max(1.0),
+    "i0": torch.i0,
+    "i0e": torch.special.i0e,
+    "i1": torch.special.i1,
+    "i1e": torch.special.i1e,
+    "ndtri": torch.special.ndtri,
+    "polygamma": lambda x: torch.polygamma(1, x),
+    "sgn": torch.sgn,
+    "threshold": lambda x: F.threshold(x, 0.5, 2.0),
     "where and sqrt": lambda x: torch.where(x > 0, torch.sqrt(x), 0.0),
 }
 """Functions of one number, for each of the points of LINE."""
@@ -85,7 +95,11 @@ OF_TWO: dict[str, Callable[..., Any]] = {
     "add": torch.add,
     "atan2": torch.atan2,
     "div": torch.div,
+    "copysign": torch.copysign,
+    "fmax": torch.fmax,
+    "fmin": torch.fmin,
     "fmod": torch.fmod,
+    "xlog1py": torch.special.xlog1py,
     "hypot": torch.hypot,
     "logaddexp": torch.logaddexp,
     "maximum": torch.maximum,
@@ -110,7 +124,11 @@ OF_SEVERAL: dict[str, Callable[..., Any]] = {
     "log_softmax": lambda x: x.log_softmax(0)[:1],
     "logcumsumexp": lambda x: x.logcumsumexp(0),
     "logsumexp": lambda x: x.logsumexp(0),
+    "kthvalue": lambda x: x.kthvalue(2)[0],
     "max": lambda x: x.max(),
+    "min": lambda x: x.min(),
+    "pdist": lambda x: torch.pdist(x[:, None]),
+    "sum": lambda x: x.sum(),
     "mean": lambda x: x.mean(),
     "median": lambda x: x.median(),
     "norm": lambda x: torch.linalg.vector_norm(x),
@@ -131,6 +149,7 @@ OF_MATRICES: dict[str, Callable[..., Any]] = {
     "cholesky": torch.linalg.cholesky,
     "det": torch.linalg.det,
     "inv": torch.linalg.inv,
+    "matrix_exp": torch.linalg.matrix_exp,
     "eigh values": lambda a: torch.linalg.eigh(a)[0] * torch.arange(3.0),
     "eigh vectors": lambda a: torch.linalg.eigh(a)[1] ** 2 * torch.arange(3.0),
     "svd values": lambda a: torch.linalg.svd(a)[1] * torch.arange(3.0),
@@ -140,6 +159,51 @@ OF_MATRICES: dict[str, Callable[..., Any]] = {
     "solve": lambda a: torch.linalg.solve(a, torch.ones(3)),
 }
 """Functions of a symmetric matrix, at each of MATRICES."""
+
+
+NO_ROW = {
+    "what it makes has no gradient, or one of 0 everywhere": "all any argmax argmin bitwise_and "
+    "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor __lshift__ __rshift__ eq ge "
+    "gt le lt ne floor_divide heaviside isfinite isinf isnan item _local_scalar_dense logical_and "
+    "logical_not logical_or logical_xor nextafter signbit detach detach_copy",
+    "it is the identity, or moves elements": "contiguous copy lift_fresh lift_fresh_copy resolve_conj "
+    "resolve_neg to _to_copy col2im im2col scalar_tensor",
+    "it is of complex numbers": "_conj _conj_physical angle complex conj_physical imag polar real "
+    "view_as_complex view_as_complex_copy view_as_real view_as_real_copy linalg_eig",
+    "it is linear in each operand": "addbmm addmm addmv addr baddbmm bmm convolution dot linalg_cross linear "
+    "matmul mm mv vdot",
+    "it is another name of one with a row": "clip rsub square true_divide log_softmax softmax "
+    "var_mean cholesky ldexp",
+    "it is made of ones with rows": "_cdist_forward _safe_softmax scaled_dot_product_attention "
+    "_scaled_dot_product_flash_attention_for_cpu _native_batch_norm_legit "
+    "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training native_batch_norm "
+    "native_group_norm cholesky_solve linalg_solve_triangular",
+    "it is a gradient itself": "convolution_backward native_group_norm_backward native_layer_norm_backward",
+    "PyTorch has no gradient of it by its first operand": "igamma igammac",
+}
+"""Operators of the numeric families that no row calls, by the reason."""
+
+
+class _Called(TorchDispatchMode):
+    """Notes the ATen operators that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func._schema.name.partition("::")[2])
+        return func(*args, **(kwargs or {}))
+
+
+def called() -> set[str]:
+    """The ATen operators that the rows call."""
+    given = (OF_ONE, (LINE,)), (OF_TWO, PAIRS), (OF_SEVERAL, (PLAIN,)), (OF_MATRICES, (MATRICES["plain"],))
+    with _Called() as seen:
+        for rows, args in given:
+            for f in rows.values():
+                f(*map(torch.tensor, args))
+    return seen.names
 
 
 class _Summed(torch.nn.Module):
@@ -179,7 +243,7 @@ def compared(f: Callable[..., Any], args: tuple[Any, ...], points: list[str]) ->
         gradients = torch.autograd.grad(module(*tensors), tensors, allow_unused=True)
     except (RuntimeError, IndexError):
         return None
-    theirs = _joined([None if g is None else g.numpy() for g in gradients], args)
+    theirs = _joined([None if g is None else g.detach().numpy(force=True) for g in gradients], args)
     which = tuple(range(len(args)))
     names = (
         points

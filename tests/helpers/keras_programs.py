@@ -126,6 +126,40 @@ def fits() -> dict[str, Any]:
     return found
 
 
+def updates() -> dict[str, Any]:
+    """``explain(model, x, y, optimizer=...)``, and what ``fit`` moves; and what is refused."""
+    found: dict[str, Any] = {}
+    for name, make in {
+        "adamw": lambda: keras.optimizers.AdamW(0.1, weight_decay=0.1),
+        "sgd": lambda: keras.optimizers.SGD(0.1),
+    }.items():
+        for cut in (False, True):
+            model = Net(cut)
+            model(X)
+            model.compile(make(), "mse", run_eagerly=BACKEND == "torch")
+            before = [np.array(v.numpy()) for v in (*model.variables, *model.optimizer.variables)]
+            flow = own.explain(model, X, Y, optimizer=model)
+            after = [np.array(v.numpy()) for v in (*model.variables, *model.optimizer.variables)]
+            same = all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+            told = {key: flow[key].update.verdict for key in flow.xs if flow[key].update is not None}
+            old = {v.path: np.array(v.numpy()) for v in model.trainable_variables}
+            monitor = own.monitor(model, every=1, to=[], optimizer=model)
+            model.fit(X, Y, epochs=1, verbose=0, batch_size=8, callbacks=[monitor.keras_callback()])
+            moved = {v.path: not np.array_equal(old[v.path], v.numpy()) for v in model.trainable_variables}
+            changes = [[one.state, [short(key) for key in one.keys]] for one in monitor.changes]
+            found[f"{name} cut" if cut else name] = {
+                "verdicts": told, "moved": moved, "same": same, "changes": changes
+            }  # fmt: skip
+    model = net()
+    found["refused"] = {}
+    for name, wrong in {"a number": 3, "a layer": layers.Dense(1)}.items():
+        try:
+            own.explain(model, X, Y, optimizer=wrong)
+        except Exception as error:
+            found["refused"][name] = f"{type(error).__name__}: {error}"
+    return found
+
+
 def refused() -> dict[str, str]:
     """Models whose loss is not known."""
 
@@ -249,4 +283,6 @@ def monitored() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({f.__name__: f() for f in (fits, refused, functions, monitored)}), file=sys.stdout)
+    print(
+        json.dumps({f.__name__: f() for f in (fits, refused, functions, monitored, updates)}), file=sys.stdout
+    )

@@ -155,3 +155,19 @@ def test_a_monitor_changes_no_training(found: Any) -> None:
         one = found["monitored"][name]
         assert (one["same"], one["restored"], one["steps"]) == (True, True, 4), name
     assert found["monitored"]["fails"] == {"told": True, "restored": True, "modes": 0}
+
+
+def test_an_update_is_judged_by_what_fit_moves(found: Any) -> None:
+    updates = dict(found["updates"])
+    refused = updates.pop("refused")
+    for name, one in updates.items():
+        moves = {key: verdict.startswith("moves") for key, verdict in one["verdicts"].items()}
+        assert moves == one["moved"], name
+        assert one["same"], f"explain changed the model or its optimizer: {name}"
+        unfed = [key for key, verdict in one["verdicts"].items() if verdict == "moves without a gradient"]
+        told = [key for state, keys in one["changes"] if state == "moves without a gradient" for key in keys]
+        assert set(told) == ends(unfed), name
+        assert bool(one["changes"]) is name.endswith(" cut"), name
+    for told in refused.values():
+        assert told.startswith("ArgumentError")
+        assert "optimizer" in told

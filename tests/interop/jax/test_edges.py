@@ -7,8 +7,11 @@ import pytest
 
 pytest.importorskip("jax")
 
+from jax.interpreters import ad
+
 from helpers.edges import differing, on_page, table
-from helpers.edges_in_jax import OF_ONE, compared, comparisons
+from helpers.edges_in_jax import NO_ROW, OF_ONE, called, compared, comparisons
+from stopgrad.interop.jax.steps import RULES
 
 
 @pytest.mark.nightly
@@ -24,3 +27,12 @@ def test_a_rule_that_differs_is_found_and_one_that_agrees_is_not() -> None:
     assert power is not None
     assert not differing(sqrt)
     assert [point for point, _, _ in differing(power)] == ["0"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_each_primitive_with_a_rule_and_a_gradient_has_a_row_or_a_reason() -> None:
+    differentiable = {one.name for one in (*ad.primitive_jvps, *ad.primitive_transposes)}
+    assert (set(RULES) & differentiable) - called() <= {
+        name for names in NO_ROW.values() for name in names.split()
+    }

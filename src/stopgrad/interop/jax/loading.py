@@ -46,6 +46,7 @@ from stopgrad.interop.jax.steps import mapped, refused, run
 from stopgrad.interop.jax.tracing import Program, canonical, chosen, narrower, positions_of, program_of
 from stopgrad.interop.jax.unused import unused
 from stopgrad.interop.jax.updating import Training, updated
+from stopgrad.interop.jax.updating.keras_models import keras_steps
 from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.losses import losses_in
 
@@ -148,7 +149,8 @@ def explain(
             function of a leaf; a tree of booleans like the argument.
         optimizer: what updates the parameters: an optax transformation, whose state is then a new one; a pair
             of one and its state; a ``TrainState`` of Flax; an optimizer of nnx; or a function of parameters
-            and gradients that returns new parameters. Nothing of yours is changed.
+            and gradients that returns new parameters. For a model of Keras with x and y: an optimizer of
+            Keras, or the compiled model. Nothing of yours is changed.
         has_aux: whether only the first of what the function returns is differentiated, as in ``jax.grad``;
             False if all is. Unless given: of a tuple that begins with scalars, these are; of a dict or an
             object, what is called ``loss``; otherwise all.
@@ -176,11 +178,12 @@ def explain(
     """
     told = flag(magnitudes, "jax.explain: magnitudes")
     training = Training(grad, wrt, optimizer)
-    if training.is_given:
-        return _trained("jax.explain", f, args, kwargs, argnums, training, told, has_aux)
     if keras.is_model(f) and len(args) == 2 and not kwargs and argnums is None:
         loss = keras.fit_loss("jax.explain", f)
-        return _flow("jax.explain", loss, (f, *args), {}, 0, told)
+        flow = _flow("jax.explain", loss, (f, *args), {}, 0, told)
+        return flow.with_steps(keras_steps("jax.explain", f, args, training)) if training.is_given else flow
+    if training.is_given:
+        return _trained("jax.explain", f, args, kwargs, argnums, training, told, has_aux)
     return _flow("jax.explain", f, args, kwargs, argnums, told, has_aux)
 
 
@@ -458,14 +461,18 @@ def _trained(
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:
-    """The arguments that an assertion names, with all below them."""
+    """The arguments that an assertion names, with all below them; there are some that can have gradients."""
     every = list(flow.xs)
-    if to is None:
-        return [key for key in every if flow.xs[key].type.differentiable and not flow.is_updated(key)]
+    differentiable = [key for key in every if flow.xs[key].type.differentiable]
     found: dict[str, None] = {}
-    for name in flatten(to)[0]:
+    if to is None:
+        found |= dict.fromkeys([key for key in differentiable if not flow.is_updated(key)])
+    for name in () if to is None else flatten(to)[0]:
         below = called(str(name), every)
         if not below:
             raise GraphError(f"{what}: there is no argument {name!r}; there are {some(every, SHOWN)}")
         found |= dict.fromkeys(below)
+    if found.keys().isdisjoint(differentiable):
+        there = f" ({some(list(found) or every, SHOWN)})" if every else ""
+        raise ArgumentError(f"{what}: nothing is asked about that can have a gradient{there}")
     return list(found)

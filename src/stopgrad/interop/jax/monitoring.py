@@ -18,6 +18,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.jax.gradients import Gradients, of_results
 from stopgrad.interop.jax.loading import Question, question
 from stopgrad.interop.jax.updating import Training, updated
+from stopgrad.interop.jax.updating.keras_models import keras_steps
 from stopgrad.interop.shared import keras
 from stopgrad.train.monitoring.monitor import Monitor
 from stopgrad.train.monitoring.verdicts import verdicts_of
@@ -73,7 +74,9 @@ class JaxMonitor(Monitor):
         own = functools.partial(self._gradients, values=values)
         fed = asked.fed("jax.monitor", values)
         flow = self._asking(dict(zip(asked.inputs.values(), fed, strict=True)), own)
-        if self._training.is_given:
+        if self._training.is_given and self._model is not None:
+            flow = flow.with_steps(keras_steps("jax.monitor", self._model, args[1:], self._training))
+        elif self._training.is_given:
             training = self._training._replace(optimizer=_present(self._training.optimizer))
             found = updated("jax.monitor", self._f, args, kwargs, self._argnums, training)
             flow = flow.with_steps(found.steps)
@@ -121,7 +124,7 @@ class JaxMonitor(Monitor):
         def run(model: Any, step: Any, state: Any, batches: Any) -> Any:
             batch = next(batches)
             x, y, sample_weight = keras.unpacked(batch)
-            with keras.current(model, *state[:2]):
+            with keras.current(model, *state[:3]):
                 self(x, y, sample_weight)
             return step(state, itertools.chain([batch], batches))
 

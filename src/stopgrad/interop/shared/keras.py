@@ -255,12 +255,15 @@ def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[...
     return MonitorCallback()
 
 
-def current(model: Any, trainable: Iterable[Any], others: Iterable[Any]) -> Any:
-    """A context in which a model's variables have the values that the trainer keeps while ``fit`` runs."""
+def current(
+    model: Any, trainable: Iterable[Any], others: Iterable[Any], optimizing: Iterable[Any] = ()
+) -> Any:
+    """A context in which variables of a model, and of its optimizer, have the values that ``fit`` keeps."""
     return scope(
         [
             *zip(model.trainable_variables, trainable, strict=True),
             *zip(model.non_trainable_variables, others, strict=True),
+            *zip(model.optimizer.variables, optimizing, strict=False),
         ]
     )
 

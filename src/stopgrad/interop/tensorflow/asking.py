@@ -87,13 +87,13 @@ def explain(
         with keras.scope():  # In which the model stays as it was.
             asked = network if model is None else model
             fit = functools.partial(loss, network)
-            flow, arrived = _differentiated(fit, args, {}, asked, only, magnitudes)
+            flow, arrived = differentiated(fit, args, {}, asked, only, magnitudes)
     else:
-        flow, arrived = _differentiated(f, args, kwargs, model, only, magnitudes)
+        flow, arrived = differentiated(f, args, kwargs, model, only, magnitudes)
     return flow if optimizer is None else flow.with_steps(steps_of("explain", optimizer, arrived))
 
 
-def _differentiated(
+def differentiated(
     f: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],

@@ -137,7 +137,7 @@ def _seen(point: Posed) -> Seen:
     ]
     return Seen(
         lines(("tf.stop_gradient", one.place) for one in stops),
-        lines(("custom_gradient", one.place) for one in custom),
+        lines((one.call, one.place) for one in custom),
     )
 
 

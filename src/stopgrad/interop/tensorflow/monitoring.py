@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import tensorflow as tf
@@ -9,11 +10,12 @@ import tensorflow as tf
 from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared import keras
-from stopgrad.interop.tensorflow.asking import explain
+from stopgrad.interop.tensorflow.asking import differentiated
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
-from stopgrad.interop.tensorflow.watching import Asked, Names, Watch, subjects_of
+from stopgrad.interop.tensorflow.updating import keras_optimizer, steps_of
+from stopgrad.interop.tensorflow.watching import Asked, Names, Watch, named_in, subjects_of
 from stopgrad.train.monitoring.monitor import Monitor
-from stopgrad.train.monitoring.verdicts import merged, verdicts_of
+from stopgrad.train.monitoring.verdicts import merged, verdicts_of, with_steps
 
 
 class TensorflowMonitor(Monitor):
@@ -22,9 +24,14 @@ class TensorflowMonitor(Monitor):
     In steps that are not sampled, it does nothing but count them.
     """
 
-    def __init__(self, model: Asked, only: Names | None, every: int, to: object) -> None:
+    def __init__(
+        self, model: Asked, only: Names | None, every: int, to: object, optimizer: Any = None
+    ) -> None:
         super().__init__(every, to)
-        self._model, self._only = model, only
+        self._model, self._only, self._optimizer = model, only, optimizer
+        self._gradients: dict[int, Any] = {}
+        if optimizer is not None:
+            keras_optimizer("monitor", optimizer)
         self._seen: Watch | None = None
         self._was_eager = False
         if not any(not one.held for one in subjects_of("monitor", Recorder(), model).values()):
@@ -38,8 +45,16 @@ class TensorflowMonitor(Monitor):
 
     def _begin(self) -> None:
         self._seen = Watch(measures=True)
+        if self._optimizer is not None:
+            self._seen._recorder.arrived = self._arrived
         self._seen.__enter__()
         tf.config.run_functions_eagerly(True)
+
+    def _arrived(self, sources: Sequence[Any], gradients: Sequence[Any]) -> None:
+        """Keep the gradients of a sampled step until it ends; of a variable, the last."""
+        for x, g in zip(sources, gradients, strict=True):
+            if g is not None:
+                self._gradients[id(getattr(x, "_value", x))] = g
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         seen, self._seen = self._seen, None
@@ -48,12 +63,19 @@ class TensorflowMonitor(Monitor):
             seen.__exit__(None, None, None)
             if kind is None:
                 self._safely("sampling", self._sample, seen)
+            self._gradients.clear()
         self.step += 1
 
     def _sample(self, seen: Watch) -> None:
         verdicts = merged(
             [verdicts_of(call.explain(self._model, only=self._only)) for call in seen.gradient_calls]
         )
+        if verdicts and self._optimizer is not None:
+            asked = {name: x for name, x in named_in("monitor", self._model).items() if name in verdicts}
+            arrived = {
+                name: (x, self._gradients.get(id(getattr(x, "_value", x)))) for name, x in asked.items()
+            }
+            verdicts = with_steps(verdicts, steps_of("monitor", self._optimizer, arrived))
         if verdicts:  # Else nothing was differentiated: the next step is sampled in its place.
             self._take(verdicts)
 
@@ -94,15 +116,22 @@ class TensorflowMonitor(Monitor):
         x, y, sample_weight = keras.unpacked(batch)
         loss, model = keras.fit_loss("monitor", self._model), self._model
         with keras.scope():  # In which the model stays as it was.
-            flow = explain(
-                lambda: loss(model, x, y, sample_weight), model=model, only=self._only, magnitudes=True
+            flow, arrived = differentiated(
+                lambda: loss(model, x, y, sample_weight), (), {}, model, self._only, True
             )
+        if self._optimizer is not None:
+            flow = flow.with_steps(steps_of("monitor", self._optimizer, arrived))
         self._take(verdicts_of(flow))
 
 
 @guarded("monitor")
 def monitor(
-    model: Asked, *, every: int = 100, to: Any = None, only: Names | None = None
+    model: Asked,
+    *,
+    every: int = 100,
+    to: Any = None,
+    only: Names | None = None,
+    optimizer: Any = None,
 ) -> TensorflowMonitor:
     """Watch a model while it is trained, and tell when the verdict on a variable's gradient changes.
 
@@ -117,6 +146,9 @@ def monitor(
             of JSON lines; a stream; an object with ``add_scalar``, as TensorBoard's ``SummaryWriter``; one
             with ``log``, as a run of Weights & Biases; or a list of these.
         only: a pattern, or patterns, of names: ``"encoder/*"``.
+        optimizer: what updates the variables, an optimizer of Keras, or a compiled model: in each sampled
+            step an update is done and what it changed is put back, and it is told if one moves a variable at
+            which no gradient arrives.
 
     Returns:
         A context manager for one step after the other, from the forward to ``tape.gradient``; with a
@@ -136,4 +168,4 @@ def monitor(
         ...     _ = w.assign_sub(1.0)
         stopgrad: since step 2, the gradient of w is exactly 0...
     """
-    return TensorflowMonitor(model, only, every, to)
+    return TensorflowMonitor(model, only, every, to, optimizer)

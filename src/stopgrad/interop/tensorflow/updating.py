@@ -24,10 +24,20 @@ def steps_of(what: str, optimizer: Any, arrived: Mapping[str, tuple[Any, Any]]) 
     Raises:
         ArgumentError: it is no optimizer of Keras, or an update fails.
     """
+    found = keras_optimizer(what, optimizer)
+    variables = {name: x for name, (x, _) in arrived.items() if not isinstance(x, tf.Tensor)}
+    return keras_updates.steps_of(what, found, variables, {name: arrived[name][1] for name in variables})
+
+
+def keras_optimizer(what: str, optimizer: Any) -> Any:
+    """The optimizer of Keras that something is, or that of a compiled model.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
     found = keras_updates.optimizer_in(optimizer)
     if found is None:
         raise ArgumentError(
             f"{what}: optimizer is one of Keras 3, or a compiled model, not {shorten(optimizer)}"
         )
-    variables = {name: x for name, (x, _) in arrived.items() if not isinstance(x, tf.Tensor)}
-    return keras_updates.steps_of(what, found, variables, {name: arrived[name][1] for name in variables})
+    return found

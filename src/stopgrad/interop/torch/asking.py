@@ -84,11 +84,14 @@ def explain(
         model = network if model is None else model
         if not network.built:
             network(args[0])
-        with Watch() as seen, keras.scope():  # In which the model stays as it was.
-            made = call(loss, f, *args)
+
+        def again() -> Any:
+            with keras.scope():  # In which the model stays as it was.
+                return call(loss, f, *args)
     else:
-        with Watch() as seen:
-            made = call(f, *args, **kwargs)
+        again = functools.partial(call, f, *args, **kwargs)
+    with Watch() as seen:
+        made = again()
     losses = list(tensors_in(made))
     if not losses:
         raise ArgumentError(f"explain: the function returned {type(made).__name__}, and no tensor in it")
@@ -100,7 +103,7 @@ def explain(
     flow = seen.explain(losses, xs, only=only, magnitudes=magnitudes)
     if optimizer is None:
         return flow
-    return with_updates("explain", flow, optimizer, losses, functools.partial(call, f, *args, **kwargs), xs)
+    return with_updates("explain", flow, optimizer, losses, again, xs)
 
 
 def with_updates(
@@ -129,17 +132,11 @@ def _steps(
     xs: Any,
 ) -> dict[str, Step]:
     """What an update does to the tensors asked about."""
-    of_keras = keras_updates.optimizer_in(optimizer)
-    if of_keras is None:
+    if keras_updates.optimizer_in(optimizer) is None:
         return updating.steps_of(what, optimizer, losses, lambda: list(tensors_in(again())), asked)
-    parts = list(xs.values()) if isinstance(xs, Mapping) else [xs]
-    layers = [x for x in [*parts, optimizer] if keras.is_layer(x)]
-    every = [*of_keras.variables, *[v for layer in layers for v in layer.variables]]
-    by_value = {id(v.value): v for v in every}
-    variables = {name: by_value[id(x)] for name, x in asked.items() if id(x) in by_value}
-    found = updating.gradients_of(losses, list(asked.values()))
-    arrived = {name: found[id(asked[name])] for name in variables}
-    return keras_updates.steps_of(what, of_keras, variables, arrived)
+    return updating.keras_steps(
+        what, optimizer, xs, asked, updating.gradients_of(losses, list(asked.values()))
+    )
 
 
 @guarded("assert_held")

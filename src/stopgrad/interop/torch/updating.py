@@ -13,6 +13,7 @@ import torch
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.updates import Comparing, Step
 from stopgrad.graph.operands import shorten
+from stopgrad.interop.shared import keras, keras_updates
 from stopgrad.interop.shared.unseen import unseen
 
 Tensor = torch.Tensor
@@ -35,15 +36,44 @@ def steps_of(
     Raises:
         ArgumentError: it is no optimizer, or an update fails.
     """
+    is_optimizer(what, optimizer)
+    held = [p for group in optimizer.param_groups for p in group["params"]]
+    found = gradients_of(losses, list({id(p): p for p in (*xs.values(), *held)}.values()))
+    return steps_from(what, optimizer, found, again, xs)
+
+
+def is_optimizer(what: str, optimizer: Any) -> None:
+    """Raise unless something is an optimizer of PyTorch."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ArgumentError(
             f"{what}: optimizer is one of torch.optim, or of Keras, not {shorten(optimizer)}; of several, "
             "ask about each"
         )
+
+
+def needs_closure(optimizer: Any) -> bool:
+    """Whether an optimizer computes the loss anew in each step."""
+    asked = inspect.signature(optimizer.step).parameters.get("closure")
+    return asked is not None and asked.default is inspect.Parameter.empty
+
+
+def steps_from(
+    what: str,
+    optimizer: Any,
+    found: Mapping[int, Tensor | None],
+    again: Losses | None,
+    xs: Mapping[str, Tensor],
+) -> dict[str, Step]:
+    """What updates do with given gradients; see :func:`steps_of`.
+
+    Args:
+        what, optimizer, xs: as of that.
+        found: the gradients, by the identities of these tensors and of all that the optimizer has.
+        again: as of that; None for optimizers that do not ask for it.
+    """
     leaves = {name: x for name, x in xs.items() if x.is_leaf and (x.is_floating_point() or x.is_complex())}
     held = [p for group in optimizer.param_groups for p in group["params"]]
     everything = list({id(p): p for p in (*leaves.values(), *held)}.values())
-    found = gradients_of(losses, everything)
     gradients = {name: found[id(x)] for name, x in leaves.items() if found[id(x)] is not None}
     ids = {id(p) for p in held}
     why = {name: "the optimizer does not have it" for name, x in leaves.items() if id(x) not in ids}
@@ -108,7 +138,7 @@ class _Updates:
         optimizer: Any,
         tensors: Sequence[Tensor],
         gradients: Mapping[int, Tensor | None],
-        again: Losses,
+        again: Losses | None,
     ) -> None:
         self._tensors, self._again = tensors, again
         memo: dict[int, Any] = {}
@@ -124,8 +154,7 @@ class _Updates:
         for name, value in vars(optimizer).items():  # What pickling leaves out, as LBFGS' list of parameters.
             if name not in vars(self._optimizer):
                 setattr(self._optimizer, name, copy.deepcopy(value, memo))
-        asked = inspect.signature(self._optimizer.step).parameters.get("closure")
-        self._needs_closure = asked is not None and asked.default is inspect.Parameter.empty
+        self._needs_closure = needs_closure(self._optimizer)
 
     def step(self) -> None:
         """Do an update."""
@@ -140,6 +169,7 @@ class _Updates:
     def _closure(self) -> Any:
         """The loss at the copies, and its gradients in them."""
         with torch.enable_grad(), _given(self._tensors, self.copies):
+            assert self._again is not None
             losses = self._again()
             found = gradients_of(losses, self._tensors)
         for x in self._tensors:
@@ -160,3 +190,24 @@ def _given(tensors: Sequence[Tensor], copies: Mapping[int, Tensor]) -> Iterator[
     finally:
         for x, data in zip(tensors, before, strict=True):
             x.data = data
+
+
+def keras_steps(
+    what: str, optimizer: Any, xs: Any, asked: Mapping[str, Tensor], found: Mapping[int, Tensor | None]
+) -> dict[str, Step]:
+    """What updates of a Keras optimizer do.
+
+    Args:
+        what: the caller, for errors.
+        optimizer: of Keras, or a compiled model.
+        xs: what was asked about: a model, or a mapping with models.
+        asked: its tensors by name.
+        found: the gradients of these, by their identities.
+    """
+    parts = list(xs.values()) if isinstance(xs, Mapping) else [xs]
+    layers = [x for x in [*parts, optimizer] if keras.is_layer(x)]
+    own = keras_updates.optimizer_in(optimizer)
+    every = [*own.variables, *[v for layer in layers for v in layer.variables]]
+    by_value = {id(v.value): v for v in every}
+    variables = {name: by_value[id(x)] for name, x in asked.items() if id(x) in by_value}
+    return keras_updates.steps_of(what, own, variables, {name: found[id(asked[name])] for name in variables})

@@ -9,7 +9,7 @@ from stopgrad.flow.flow import Flow
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.flow.magnitudes.troubles import EXPLODING, NOT_FINITE, VANISHING, ZERO
 from stopgrad.flow.source_lines import place
-from stopgrad.flow.updates import RAW, WITHOUT
+from stopgrad.flow.updates import RAW, WITHOUT, Step, Update, update_of
 from stopgrad.graph.op import Status
 
 ARRIVES = "arrives"
@@ -18,7 +18,8 @@ COMPARED = "broadcast loss"
 """The state of a gradient that arrives from a loss which compares each prediction with every target."""
 NOTHING = "nothing"
 """The state of a parameter at which no gradient arrived, where it is not known why."""
-_BEST = (NOT_FINITE, ARRIVES, COMPARED, EXPLODING, VANISHING, ZERO, RAW, WITHOUT, *map(str, Status), NOTHING)
+_ARRIVING = (NOT_FINITE, ARRIVES, COMPARED, EXPLODING, VANISHING, ZERO)
+_BEST = (*_ARRIVING, RAW, WITHOUT, *map(str, Status), NOTHING)
 """Of several backward passes in one step, the verdict that counts: any NaN, else the best."""
 
 
@@ -71,15 +72,30 @@ def verdicts_of(flow: Flow) -> dict[str, Verdict]:
             continue
         if reach.arrives:
             state, cause = causes.get(name, compared.get(name, (ARRIVES, "")))
-            update = reach.update
-            if update is not None and (update.verdict == RAW or (update.moves and not update.handed)):
-                state, cause = update.verdict, update.why
-            found[name] = Verdict(state, cause, reach.magnitude)
+            found[name] = _updated(Verdict(state, cause, reach.magnitude), reach.update, True)
         else:
             cuts = [(cut.location, cut.reason) for cut in reach.cuts[:1]]
             cause = "".join([text if at is None else f"{place(at)} {text}" for at, text in cuts])
-            state = WITHOUT if reach.moves else str(reach.status)
-            found[name] = Verdict(state, cause)
+            found[name] = _updated(Verdict(str(reach.status), cause), reach.update, False)
+    return found
+
+
+def _updated(verdict: Verdict, update: Update | None, arrives: bool) -> Verdict:
+    """The verdict where it is known, too, what an update does."""
+    if update is None:
+        return verdict
+    if arrives and (update.verdict == RAW or (update.moves and not update.handed)):
+        return Verdict(update.verdict, update.why, verdict.magnitude)
+    return Verdict(WITHOUT, verdict.cause) if update.moves and not arrives else verdict
+
+
+def with_steps(verdicts: Verdicts, steps: Mapping[str, Step]) -> dict[str, Verdict]:
+    """Verdicts with what an update did to parameters, by their names."""
+    found = {}
+    for name, verdict in verdicts.items():
+        arrives = verdict.state in _ARRIVING
+        update = update_of(steps[name], arrives) if name in steps else None
+        found[name] = _updated(verdict, update, arrives)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -92,3 +93,44 @@ def test_what_cannot_be_monitored_is_refused() -> None:
     callback = sgtf.monitor(network()).keras_callback()
     with pytest.raises(ArgumentError, match="another model"):
         network().fit(X, Y, verbose=0, callbacks=[callback])
+
+
+def _stepped(cut: bool, optimizer: Any, monitored: bool) -> tuple[list[Any], set[str]]:
+    """What two steps arrive at, and what moves without a gradient, as the monitor tells it."""
+    w, v = tf.Variable([1.0, 2.0], name="w"), tf.Variable([3.0, -1.0], name="v")
+    monitor = sgtf.monitor([w, v], every=1, to=[], optimizer=optimizer)
+    for _ in range(2):
+        with monitor if monitored else contextlib.nullcontext(), tf.GradientTape() as tape:
+            loss = tf.reduce_sum(w * (tf.stop_gradient(v) if cut else v))
+            gradients = tape.gradient(loss, [w, v], unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        optimizer.apply_gradients(zip(gradients, (w, v), strict=True))
+    told = {key for c in monitor.changes if c.state == "moves without a gradient" for key in c.keys}
+    return [w.numpy(), v.numpy(), *[np.asarray(x) for x in optimizer.variables]], told
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_monitor_tells_what_the_optimizer_moves_without_a_gradient(cut: bool) -> None:
+    for make in (lambda: keras.optimizers.AdamW(0.1, weight_decay=0.1), lambda: keras.optimizers.SGD(0.1)):
+        found, told = _stepped(cut, make(), True)
+        expected, _ = _stepped(cut, make(), False)
+        assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+        decays = type(make()).__name__ == "AdamW"
+        assert told == ({"v"} if cut and decays else set())
+
+
+@pytest.mark.filterwarnings("ignore:Gradients do not exist:UserWarning")  # Of Keras, which drops these.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_a_monitor_of_fit_tells_what_the_optimizer_moves_without_a_gradient() -> None:
+    model = network(cut=True)
+    model.compile(keras.optimizers.AdamW(0.1, weight_decay=0.1), "mse")
+    old = {v.path: np.array(v.numpy()) for v in model.trainable_variables}
+    monitor = sgtf.monitor(model, every=1, to=[], optimizer=model)
+    model.fit(X, Y, verbose=0, batch_size=32, callbacks=[monitor.keras_callback()])
+    moved = {v.path for v in model.trainable_variables if not np.array_equal(old[v.path], v.numpy())}
+    told = {key for c in monitor.changes if c.state == "moves without a gradient" for key in c.keys}
+    assert told == {key for key in moved if "body" in key or "norm" in key}
+
+
+def test_what_is_no_optimizer_of_keras_is_named() -> None:
+    with pytest.raises(ArgumentError, match="monitor: optimizer is one of Keras 3"):
+        sgtf.monitor(tf.Variable(1.0), optimizer=3)

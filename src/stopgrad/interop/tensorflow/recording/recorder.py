@@ -63,6 +63,7 @@ class Recorder:
         askings: the last gradients that were asked for, in order.
         departures: the values that left for Python, the last one of each line.
         measures: whether it is measured how large gradients are.
+        arrived: takes sources and their gradients, when these were asked for.
         look: looks at the values of an operation that has run.
         meet: looks at a variable that is accessed for the first time, before that happens.
         refusal: the line that made the traced tensor that was last asked for its number, in vain.
@@ -82,6 +83,7 @@ class Recorder:
         self.askings: deque[Asking] = deque(maxlen=ASKED)
         self.departures: dict[RawLocation, Departure] = {}
         self.measures = False
+        self.arrived: Callable[[Sequence[Any], Sequence[Any]], None] | None = None
         self.explain: Explains = _explain_nothing
         self.look: Looks | None = None
         self.meet: Callable[[Any], None] | None = None
@@ -400,6 +402,8 @@ class Recorder:
         asking = Asking(kind, losses, tuple(found), place, tape)
         if self.measures:
             asking.sizes = magnitudes_of(raw, given)
+        if self.arrived is not None:
+            self.arrived(raw, given)
         self.askings.append(asking)
         return asking
 

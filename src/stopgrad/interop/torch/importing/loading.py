@@ -158,6 +158,8 @@ class _Loading:
         return [self._operand(*pair) for pair in zip(nodes, self.signature.input_specs, strict=True)]
 
     def _operand(self, node: torch.fx.Node, spec: Any) -> Any:
+        if spec.kind is InputKind.TOKEN:
+            return None
         if spec.kind in _HELD:
             return self._parameter(spec.target)
         if spec.kind is InputKind.CONSTANT_TENSOR:
@@ -205,6 +207,8 @@ class _Loading:
         written: dict[str, Any] = {}
         self.returned: list[Any] = []  # Names of outputs, or constants that the program returns.
         for spec, value in zip(specs, returned, strict=True):
+            if spec.kind is OutputKind.TOKEN:
+                continue
             if spec.kind in _WRITTEN:
                 written[UPDATED + spec.target] = self.translator.as_output(value, like)
                 continue

@@ -44,8 +44,13 @@ STOP = torch.ops.stopgrad.stop.default
 """The operator that marks where a gradient stops; its second argument says what stops it."""
 
 _DETACH = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
-_WHOLE = (torch.ops.aten._safe_softmax.default, torch.ops.aten.scaled_dot_product_attention.default)
-"""Operators that are not decomposed: their parts have no gradient for rows that are masked entirely."""
+_WHOLE = (
+    *("_safe_softmax", "scaled_dot_product_attention"),
+    *("celu", "huber_loss", "log_sigmoid_forward", "logit", "mish", "sinc", "smooth_l1_loss", "softplus"),
+    *("std.correction", "xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self"),
+)
+"""Operators that are not decomposed, since somewhere their parts have no gradient, or another one than they:
+for rows that are masked entirely, at large numbers, at 0."""
 _GRAD_REGION = "wrap_with_set_grad_enabled"
 """The name of the operator of a region in which gradients are on or off; releases before 2.7 make it late."""
 _OUTSIDE = "stopgrad_no_grad"
@@ -82,8 +87,9 @@ def exported(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) 
                 f"got {shorten(program)}"
             )
         table: Any = torch.export.default_decompositions()
-        for operator in _WHOLE:
-            table.pop(operator, None)
+        for name in _WHOLE:
+            packet, _, overload = name.partition(".")
+            table.pop(getattr(getattr(torch.ops.aten, packet), overload or "default"), None)
         return _marked(program).run_decompositions(table)
 
 

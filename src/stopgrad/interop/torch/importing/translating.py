@@ -118,7 +118,7 @@ class Translator:
                 known[node] = next(waiting)
         self._translate(module, [node for node in inner if node in live], known, live)
         returned = next(node for node in reversed(module.graph.nodes) if node.op == "output")
-        return torch.fx.node.map_arg(returned.args[0], known.__getitem__)
+        return torch.fx.node.map_arg(returned.args[0], known.get)
 
     def _translate(
         self,
@@ -254,5 +254,10 @@ def _live(graph: torch.fx.Graph) -> set[Node]:
     live: set[Node] = set()
     for node in reversed(graph.nodes):
         if node.op == "output" or node in live:
-            live.update(node.all_input_nodes)
+            live.update([one for one in node.all_input_nodes if not _is_token(one)])
     return live
+
+
+def _is_token(node: Any) -> bool:
+    """Whether a node is a token, which only keeps checks in their order."""
+    return node.target is operator.getitem and node.args[1] == 0 and name_of(node.args[0]) == "with_effects"

@@ -16,9 +16,10 @@ from stopgrad.interop.torch.monitoring.sampling import (
     WholeStep,
     is_compiled,
 )
+from stopgrad.interop.torch.monitoring.updates import Updates
 from stopgrad.interop.torch.questions import Asked, Names, chosen, modules_in, named_tensors
 from stopgrad.train.monitoring.monitor import Monitor
-from stopgrad.train.monitoring.verdicts import merged
+from stopgrad.train.monitoring.verdicts import merged, with_steps
 
 
 class TorchMonitor(Monitor):
@@ -27,10 +28,13 @@ class TorchMonitor(Monitor):
     In steps that are not sampled, it does nothing but count them.
     """
 
-    def __init__(self, model: Asked, only: Names | None, every: int, to: object) -> None:
+    def __init__(
+        self, model: Asked, only: Names | None, every: int, to: object, optimizer: Any = None
+    ) -> None:
         super().__init__(every, to)
         self._model, self._only = model, only
         self._sampling: Sampling | None = None
+        self._updates = None if optimizer is None else Updates(optimizer, model, self._parameters)
         made_later = any(keras.is_layer(part) and not part.weights for part in modules_in(model))
         if not made_later and not self._parameters():
             raise ArgumentError("monitor: no parameter of the model requires a gradient")
@@ -55,6 +59,8 @@ class TorchMonitor(Monitor):
         self._drop()
         self._safely("beginning to sample", sampling.begin)
         self._sampling = sampling
+        if self._updates is not None:
+            self._safely("beginning to sample", self._updates.begin, self._safely)
 
     def end(self, failed: bool = False) -> None:
         """The step has ended; it is reported unless it failed."""
@@ -68,12 +74,14 @@ class TorchMonitor(Monitor):
         sampling, self._sampling = self._sampling, None
         if sampling is not None:
             self._safely("ending to sample", sampling.end)
+            if self._updates is not None:
+                self._safely("ending to sample", self._updates.end)
         return sampling
 
     def _sample(self, sampling: Sampling) -> None:
         verdicts = merged(sampling.verdicts(self._parameters()))
         if verdicts:  # Else nothing was differentiated: the next step is sampled in its place.
-            self._take(verdicts)
+            self._take(verdicts if self._updates is None else with_steps(verdicts, self._updates.steps()))
 
     def lightning_callback(self) -> Any:
         """A callback for the ``Trainer`` of Lightning: its steps are the batches.
@@ -106,7 +114,14 @@ class TorchMonitor(Monitor):
 
 
 @guarded("monitor")
-def monitor(model: Asked, *, every: int = 100, to: Any = None, only: Names | None = None) -> TorchMonitor:
+def monitor(
+    model: Asked,
+    *,
+    every: int = 100,
+    to: Any = None,
+    only: Names | None = None,
+    optimizer: Any = None,
+) -> TorchMonitor:
     """Watch a model while it is trained, and tell when the verdict on a parameter's gradient changes.
 
     Values and gradients are the same as without it. Code that is compiled runs uncompiled in sampled steps,
@@ -120,6 +135,9 @@ def monitor(model: Asked, *, every: int = 100, to: Any = None, only: Names | Non
             of JSON lines; a stream; an object with ``add_scalar``, as TensorBoard's ``SummaryWriter``; one
             with ``log``, as a run of Weights & Biases; or a list of these.
         only: a pattern, or patterns, of names: ``"encoder.*"``.
+        optimizer: what updates the parameters, of ``torch.optim`` or of Keras, or a compiled model of Keras:
+            in each sampled step an update is done on copies, with what is in the parameters' ``grad``, and it
+            is told if one moves a parameter at which no gradient arrives.
 
     Returns:
         A context manager for one step after the other, from the forward to the last ``backward``; with
@@ -139,4 +157,4 @@ def monitor(model: Asked, *, every: int = 100, to: Any = None, only: Names | Non
         stopgrad: since step 1, the gradient of 0.weight, 0.bias is exactly 0: ...relu is dead: it is off
         wherever a gradient arrives
     """
-    return TorchMonitor(model, only, every, to)
+    return TorchMonitor(model, only, every, to, optimizer)

@@ -11,7 +11,7 @@ import torch
 
 import stopgrad as sg
 from stopgrad.base.types import DType
-from stopgrad.interop.shared.conversions import Value, brought
+from stopgrad.interop.shared.conversions import Refused, Value, brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, given, table
 
 
@@ -175,24 +175,38 @@ def _without_nan(function: Callable[..., Any]) -> Translation:
     return translated
 
 
-def _log_or_zero(function: Callable[..., Any]) -> Translation:
-    """xlogy and its kind: 0 where the first operand is 0, NaN where the second is NaN."""
+def _log1_or_zero(call: Call, x: sg.Output, y: sg.Output) -> Any:
+    """xlog1py: 0 where the first operand is 0, NaN where the second is NaN."""
+    x, y = _both(call.dtype, x, y)
+    return sg.where(sg.isnan(y), sg.add(y, x), sg.xlog1py(x, y))
 
-    def translated(call: Call, x: sg.Output, y: sg.Output) -> Any:
-        x, y = _both(call.dtype, x, y)
-        return sg.where(sg.isnan(y), sg.add(y, x), function(x, y))
 
-    return translated
+def _log_or_zero(call: Call, x: sg.Output, y: sg.Output) -> Any:
+    """xlogy: 0 where the first operand is 0; the derivative by it is log(y) there, too, for y above 0."""
+    x, y = _both(call.dtype, x, y)
+    zero = brought(0, x.dtype)
+    no_log = sg.logical_or(sg.less_equal(y, zero), sg.equal(y, brought(math.inf, y.dtype)))
+    there = sg.logical_and(sg.equal(x, zero), no_log)
+    return sg.multiply(x, sg.log(sg.where(there, brought(1, y.dtype), y)))
 
 
 # ------------------------------------------------------------------------------------------- activations
+
+
+def _angle_of(call: Call, y: sg.Output, x: sg.Output) -> Any:
+    """atan2, with a gradient of 0 at the origin."""
+    y, x = _both(call.dtype, y, x)
+    zero = brought(0, y.dtype)
+    origin = sg.logical_and(sg.equal(x, zero), sg.equal(y, zero))
+    there = sg.atan2(sg.stop_gradient(y), sg.stop_gradient(x))
+    return sg.where(origin, there, sg.atan2(y, sg.where(origin, brought(1, x.dtype), x)))
 
 
 def _leaky_relu(call: Call, x: sg.Output, slope: float = 0.01) -> Any:
     return sg.where(sg.greater(x, brought(0, x.dtype)), x, _times(x, slope))
 
 
-def _elu(call: Call, x: sg.Output, alpha: float = 1, scale: float = 1, input_scale: int = 1) -> Any:
+def _elu(call: Call, x: sg.Output, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     low = sg.minimum(x, brought(0, x.dtype))  # The exponential of these is finite.
     below = _times(sg.expm1(_times(low, input_scale)), alpha * scale)
     return sg.where(sg.greater(x, brought(0, x.dtype)), _times(x, scale), below)
@@ -208,16 +222,30 @@ def _between(call: Call, x: sg.Output, low: float = -1, high: float = 1) -> Any:
 
 def _softplus(call: Call, x: sg.Output, beta: float = 1, threshold: float = 20) -> Any:
     scaled = _times(x, beta)
-    curved = sg.realdiv(sg.softplus(scaled), brought(beta, x.dtype))
-    return sg.where(sg.greater(scaled, brought(threshold, x.dtype)), x, curved)
+    straight = sg.greater(scaled, brought(threshold, x.dtype))
+    low = sg.where(straight, brought(0, x.dtype), scaled)  # The other branch is finite there, and its slope.
+    return sg.where(straight, x, sg.realdiv(sg.softplus(low), brought(beta, x.dtype)))
+
+
+def _log_sigmoid(call: Call, x: sg.Output) -> Any:
+    """The logarithm, and a buffer for a gradient that is computed otherwise here."""
+    if call.uses(1):
+        raise Refused("of log_sigmoid_forward only the first result is translated")
+    return sg.log_sigmoid(x), None
+
+
+def _sinc(call: Call, x: sg.Output) -> Any:
+    scaled = _times(brought(x, call.dtype), math.pi)
+    at_zero = sg.equal(scaled, brought(0, scaled.dtype))
+    one = brought(1, scaled.dtype)
+    return sg.where(at_zero, one, sg.realdiv(sg.sin(scaled), sg.where(at_zero, one, scaled)))
 
 
 def _logit(call: Call, x: sg.Output, eps: float | None = None) -> Any:
     x = brought(x, call.dtype)
     if eps is not None:
         x = _clamped(call, x, eps, 1.0 - eps)
-    one = brought(1, x.dtype)
-    return sg.log(sg.realdiv(x, sg.subtract(one, x)))
+    return sg.subtract(sg.log(x), sg.log1p(sg.negative(x)))
 
 
 def _filled_nan(
@@ -370,15 +398,15 @@ ELEMENTWISE: Table = dict(
             "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar": _power,
             "fmod.Tensor fmod.Scalar": binary(sg.truncatemod),
             "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": binary(sg.floormod),
-            "atan2": binary(sg.atan2),
+            "atan2": _angle_of,
             "hypot": binary(sg.hypot),
             "copysign.Tensor copysign.Scalar": binary(sg.copysign),
             "nextafter": binary(sg.nextafter),
             "logaddexp": binary(sg.logaddexp),
             "igamma": binary(sg.igamma),
             "igammac": binary(sg.igammac),
-            "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self": _log_or_zero(sg.xlogy),
-            "special_xlog1py": _log_or_zero(sg.xlog1py),
+            "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self": _log_or_zero,
+            "special_xlog1py": _log1_or_zero,
             "polygamma": _polygamma,
             "maximum": _maximum,
             "minimum": _minimum,
@@ -408,6 +436,9 @@ ELEMENTWISE: Table = dict(
             "hardtanh": _between,
             "leaky_relu": _leaky_relu,
             "elu": _elu,
+            "celu": lambda call, x, alpha=1.0: _elu(call, x, alpha, 1, 1 / alpha),
+            "log_sigmoid_forward": _log_sigmoid,
+            "sinc": _sinc,
             "gelu": _gelu,
             "softplus": _softplus,
             "logit": _logit,

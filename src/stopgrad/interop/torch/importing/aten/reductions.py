@@ -124,7 +124,29 @@ def _deviation(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Any:
-    return sg.sqrt(_variance_corrected(call, x, dim, correction=correction, keepdim=keepdim))
+    """Where it is 0, so is its gradient."""
+    var = _variance_corrected(call, x, dim, correction=correction, keepdim=keepdim)
+    zero, one = brought(0, var.dtype), brought(1, var.dtype)
+    is_zero = sg.equal(var, zero)
+    return sg.where(is_zero, zero, sg.sqrt(sg.where(is_zero, one, var)))
+
+
+def _distance(huber: bool) -> Translation:
+    """smooth_l1_loss, or huber_loss: half the square up to a limit, and straight beyond."""
+
+    def translated(call: Call, x: sg.Output, y: sg.Output, reduction: int = 1, limit: float = 1.0) -> Any:
+        apart = sg.abs(sg.subtract(brought(x, call.dtype), brought(y, call.dtype)))
+        near = sg.minimum(apart, brought(limit, apart.dtype))
+        square = sg.multiply(sg.square(near), brought(0.5, apart.dtype))
+        if huber:
+            straight = sg.multiply(sg.subtract(apart, near), brought(limit, apart.dtype))
+        else:
+            straight = sg.subtract(apart, near)
+            square = sg.realdiv(square, brought(limit or 1.0, apart.dtype))
+        each = sg.add(square, straight)
+        return each if not reduction else sg.reduce_mean(each) if reduction == 1 else sg.reduce_sum(each)
+
+    return translated
 
 
 def _variance_mean(
@@ -316,6 +338,8 @@ REDUCTIONS: Table = dict(
             "var.dim": _variance,
             "var.correction": _variance_corrected,
             "std.correction": _deviation,
+            "smooth_l1_loss": _distance(huber=False),
+            "huber_loss": _distance(huber=True),
             "var_mean.correction": _variance_mean,
             "linalg_vector_norm": _norm,
             "logsumexp": _log_sum,
