@@ -261,18 +261,7 @@ def _program(
     names = argument_names(f, len(args))
     located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
     leaves = [leaf for _, leaf in located]
-    kept = {
-        i
-        for i, (path, leaf) in enumerate(located)
-        if not is_traced(leaf) or stays(leaf, level, _is_asked(path, asked))
-    }
-    # Arrays that were asked about are inputs, too, of which nothing is made.
-    shown = {
-        i
-        for i in kept
-        if _is_asked(located[i][0], asked) and hasattr(leaves[i], "dtype") and is_traced(leaves[i])
-    }
-    traced = [i for i in range(len(leaves)) if i not in kept or i in shown]
+    kept, traced = _kept_and_traced(located, level, asked)
     left = {i: leaves[i] for i in range(len(leaves)) if i not in set(traced)}
     paths, positions = _places(names, [located[i] for i in traced])
     returned: dict[str, Any] = {}
@@ -315,6 +304,23 @@ def _program(
         function=jex.jaxpr_as_fun(closed) if decides else function,
         updated={paths[k] for k in returned.get("updated", ())},
     )
+
+
+def _kept_and_traced(
+    located: Sequence[Any], level: int, asked: Collection[int]
+) -> tuple[set[int], list[int]]:
+    """Which leaves stay what they are, and which are inputs of the program.
+
+    Arrays that were asked about are inputs even if they stay: nothing is made of these.
+    """
+    kept, traced = set(), []
+    for i, (path, leaf) in enumerate(located):
+        is_asked = _is_asked(path, asked)
+        if not is_traced(leaf) or stays(leaf, level, is_asked):
+            kept.add(i)
+        if i not in kept or (is_asked and is_traced(leaf) and hasattr(leaf, "dtype")):
+            traced.append(i)
+    return kept, traced
 
 
 def _rebuilding(
