@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tiers import some
 
 import stopgrad as sg
 from stopgrad.flow import hidden, opened
@@ -257,7 +258,7 @@ def test_twice_as_many_tensors_and_operations_take_twice_as_many_calls(shape: An
     assert calls(shape, 300) <= 2.1 * calls(shape, 150)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", some(SHAPES, 5))
 def test_four_times_as_many_tensors_and_operations_take_four_times_the_memory(shape: Any) -> None:
     kibibytes(shape, 50)
     assert kibibytes(shape, 800) <= 5 * kibibytes(shape, 200)  # As bits of numbers, they took six.

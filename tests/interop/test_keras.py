@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import stopgrad as sg
 if importlib.util.find_spec("keras") is None:  # To import it would import the backend that it has by default.
     pytest.skip("Keras is not installed", allow_module_level=True)
 
+FileLock = pytest.importorskip("filelock").FileLock
 PROGRAMS = Path(__file__).parents[1] / "helpers" / "keras_programs.py"
 CUT = next(i for i, line in enumerate(PROGRAMS.read_text().splitlines(), 1) if line.endswith("# the cut"))
 BODY = {"body/bias", "body/kernel", "norm/beta", "norm/gamma"}
@@ -28,7 +30,19 @@ BODY = {"body/bias", "body/kernel", "norm/beta", "norm/gamma"}
 
 @functools.cache
 def _ran(backend: str) -> Any:
+    """What the programs print with a backend: once for all workers of this run of the tests."""
     pytest.importorskip(backend)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return json.loads(_printed(backend))
+    kept = Path(tempfile.gettempdir()) / f"keras-{run}-{backend}.json"
+    with FileLock(f"{kept}.lock"):
+        if not kept.exists():
+            kept.write_text(_printed(backend))
+    return json.loads(kept.read_text())
+
+
+def _printed(backend: str) -> str:
     path = os.pathsep.join([str(Path(sg.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(PROGRAMS)],
@@ -38,7 +52,7 @@ def _ran(backend: str) -> Any:
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 @pytest.fixture(params=["torch", "jax"])

@@ -127,6 +127,7 @@ def test_values_of_numpy(name: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_values_of_jax_where_size_says_how_many() -> None:
     with jax.enable_x64(True):
         for size in (0, 3, 9, 30):

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import some
 
 import stopgrad.jax as sgj
 from stopgrad.base.errors import ArgumentError, FlowError
@@ -106,7 +107,7 @@ def moved_by(loss: Any, p: Any, tx: Any, steps: int) -> dict[str, bool]:
     return {key: bool((p[key] != q[key]).any()) for key in p}
 
 
-@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize("name", some(TRAININGS, 3))
 def test_the_verdict_is_what_moves(name: str) -> None:
     loss, tx, verdict = TRAININGS[name]
     p = params()

@@ -39,7 +39,9 @@ def passes(*arguments: str) -> None:
 
 
 @needs_tensorflow
-@pytest.mark.parametrize("part", PARTS, ids=["tests", "programs and examples"])
+@pytest.mark.parametrize(
+    "part", [PARTS[0], pytest.param(PARTS[1], marks=pytest.mark.slow)], ids=["tests", "programs and examples"]
+)
 def test_in_a_process_without_pytorch(part: list[str]) -> None:
     passes("--doctest-modules", "-m", "not slow and not nightly", *part)
 

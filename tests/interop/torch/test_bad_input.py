@@ -458,6 +458,7 @@ def test_compiled_modules_run_without_a_warning() -> None:
         assert any(key.endswith("body.bias") for key in seen.explain(loss))  # It is known what ran.
 
 
+@pytest.mark.slow
 def test_code_that_is_compiled_inside_of_the_watch() -> None:
     """In a process in which nothing was compiled before."""
     text = """
@@ -569,6 +570,7 @@ def test_a_model_may_die_before_its_watch() -> None:
     assert isinstance(seen, sgt.Watch)
 
 
+@pytest.mark.slow
 def test_many_watched_steps_need_no_more_memory_than_one() -> None:
     """What PyTorch's modes and tables hold does not grow from watch to watch."""
     model, x = Net(), torch.randn(2, 3)

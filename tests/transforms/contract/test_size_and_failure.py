@@ -57,6 +57,7 @@ def deep(length, second=""):
     assert made.stdout.strip() == "done", made.stderr[-3000:]
 
 
+@pytest.mark.slow
 def test_a_chain_of_fifty_thousand_at_a_recursion_limit_of_200():
     deep(50_000)
 
