@@ -56,7 +56,7 @@ def model(build: Callable[[], Model]) -> Callable[[], Model]:
 LOSSES: dict[str, Callable[[Any, Any], Any]] = {
     "squares": lambda out, y: library("optax").l2_loss(out, y).mean(),
     "cross entropy": lambda out, y: library("optax").softmax_cross_entropy(out, jax.nn.softmax(y)).mean(),
-    "huber": lambda out, y: library("optax").huber_loss(out, y, 0.5).sum(),
+    "huber": lambda out, y: library("optax").huber_loss(out, y, delta=0.5).sum(),
     "cosine": lambda out, y: library("optax").cosine_distance(out, y, epsilon=1e-6).mean(),
 }
 X, SERIES, IMAGE, WORDS = normal(3, 4), normal(2, 5, 4), normal(2, 6, 6, 3), np.array([[0, 2, 1], [3, 1, 0]])
