@@ -334,6 +334,7 @@ def imported_alone(home: Path, modules: list[str]) -> dict[str, str | None]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_every_module_can_be_imported_first() -> None:
     """What stands above the package itself; the recipes and the command import the package, as users do."""
     above = [module for module in MODULES if LEVEL[part_of(module)] < LEVEL[""]]

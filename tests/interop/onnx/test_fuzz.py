@@ -77,6 +77,7 @@ def _check(report: dict[str, Any]) -> None:
     assert report["kinds"].keys() >= {"FileError", "GraphError"}
 
 
+@pytest.mark.nightly
 def test_mutants_of_real_files_for_a_minute(tmp_path: Path) -> None:
     _check(_fuzzed(0, 60, tmp_path))
 

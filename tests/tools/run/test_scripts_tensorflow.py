@@ -62,7 +62,9 @@ def test_every_script(part: int) -> None:
 
 @pytest.mark.slow
 @followed
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
+)
 def test_every_correct_program_is_alike(part: int) -> None:
     check_alike(CORRECT[part::PARTS])
 

@@ -133,9 +133,10 @@ def is_traced(x: object) -> bool:
     return isinstance(x, (jax.Array, jax.ShapeDtypeStruct)) or (hasattr(x, "shape") and hasattr(x, "dtype"))
 
 
-INPUTS, NUMBERS, OTHERS = range(3)
+INPUTS, NUMBERS, BOUNDS, OTHERS = range(4)
 """What stays a number while a function is traced: nothing; whole numbers and truth values, which JAX traces
-only inside of ``jit``; or all but what is differentiated, as when JAX differentiates outside of ``jit``."""
+only inside of ``jit``; arrays of one of these, too, as loops count to; or all but what is differentiated, as
+when JAX differentiates outside of ``jit``."""
 
 
 def stays(x: object, level: int, is_asked: bool) -> bool:
@@ -144,8 +145,10 @@ def stays(x: object, level: int, is_asked: bool) -> bool:
         return False
     if isinstance(x, (bool, int)) or (isinstance(x, np.generic) and x.dtype.kind in "biu"):
         return True
-    if level == NUMBERS or not (isinstance(x, (float, complex, jax.Array, np.ndarray, np.generic))):
+    if level == NUMBERS or not isinstance(x, (float, complex, jax.Array, np.ndarray, np.generic)):
         return False
+    if level == BOUNDS:
+        return np.ndim(x) == 0 and not jnp.issubdtype(jax.dtypes.result_type(x), np.inexact)
     return not is_asked or not jnp.issubdtype(jax.dtypes.result_type(x), np.inexact)
 
 
@@ -198,7 +201,7 @@ def program_of(
     def at(level: int, decides: bool = False) -> Program:
         return _program(what, f, args, kwargs, level, asked or (), within, weights, decides)
 
-    def keeps_more() -> bool:
+    def keeps_more(then: int) -> bool:
         located, _ = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
         leaves = [(_is_asked(path, asked or ()), leaf) for path, leaf in located if is_traced(leaf)]
         return not within and any(
@@ -208,16 +211,17 @@ def program_of(
     try:
         found = at(first)
     except ArgumentError:
-        if keeps_more():
+        if keeps_more(then):
             with contextlib.suppress(Exception):  # Then the first error stands.
                 return at(then)
         if asked is not None and not within:
             with contextlib.suppress(Exception):
                 return at(then, decides=True)
         raise
-    if any(eqn.primitive.name == "while" for eqn in found.closed.jaxpr.eqns) and keeps_more():
+    counted = min(then, BOUNDS)
+    if any(eqn.primitive.name == "while" for eqn in found.closed.jaxpr.eqns) and keeps_more(counted):
         with contextlib.suppress(Exception):
-            return at(then)
+            return at(counted)
     return found
 
 
@@ -284,7 +288,7 @@ def _program(
 
     given = [_value(leaves[i]) for i in traced]
     around = (args, kwargs) if weights else None
-    with (folding() if level == OTHERS else None) or contextlib.nullcontext():
+    with (folding() if level >= BOUNDS else None) or contextlib.nullcontext():
         closed, function, variables = _with_variables(what, f, flat, given, within, around, decides)
     positions += _owners(variables, args)
     arrays, rebuild = _rebuilding(returned["spec"], returned["fixed"], len(returned["paths"]))
