@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.interop.torch import internals
+from stopgrad.interop.torch.recording.forwards import forwards_around
 from stopgrad.interop.torch.recording.places import Entry, place_of, user_frame
 
 Tensor = torch.Tensor
@@ -30,7 +31,6 @@ _CONVERSIONS = {
     _Tensor.item, _Tensor.tolist, _Tensor.__float__, _Tensor.__int__, _Tensor.__bool__, _Tensor.__index__,
     _Tensor.__complex__, _Tensor.numpy, _Tensor.__array__, torch.equal, torch.allclose,
 }  # fmt: skip
-_APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
 _WIDE = {
     torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
     torch.complex32: torch.complex128, torch.complex64: torch.complex128,
@@ -164,17 +164,16 @@ class Calls(TorchFunctionMode):
 
     def _function_around(self, frame: FrameType | None) -> str:
         """The module of the ``autograd.Function`` whose forward this is in; empty if it is in none."""
-        while frame is not None:
-            if frame.f_code is _APPLY:
-                kind = frame.f_locals.get("cls")
-                home = str(getattr(kind, "__module__", "")) or "?"
-                if self._is_first and not home.startswith("torch."):
-                    mark = f"{getattr(kind, '__name__', 'Function')}.apply", place_of(user_frame(frame))
-                    if mark not in self.custom:
-                        self.custom.append(mark)
-                return home
-            frame = frame.f_back
-        return ""
+        around = forwards_around(frame)
+        if not around:
+            return ""
+        kind, forward = around[0]
+        home = str(getattr(kind, "__module__", "")) or "?"
+        if self._is_first and not home.startswith("torch."):
+            mark = f"{getattr(kind, '__name__', 'Function')}.apply", place_of(user_frame(forward.f_back))
+            if mark not in self.custom:
+                self.custom.append(mark)
+        return home
 
     def _held(self, made: Any, args: Sequence[Any], func: Callable[..., Any]) -> Any:
         """A constant: in the first call it is kept, in later ones its value of the first."""
