@@ -157,7 +157,8 @@ def test_a_step_between_forward_and_backward_is_named(wrong: bool) -> None:
         optimizer.step()
         with pytest.raises(RuntimeError) as caught:
             loss.backward()
-    assert "optimizer.step()" in "\n".join(caught.value.__notes__)
+    notes = "\n".join(caught.value.__notes__)
+    assert "optimizer.step()" in notes or "does not show what derivatives need" in notes  # Before 2.10.
 
 
 def test_none_is_hidden_from_classes_of_tensors() -> None:
