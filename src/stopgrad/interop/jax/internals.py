@@ -14,7 +14,11 @@ def folding() -> contextlib.AbstractContextManager[Any] | None:
 
     None if this JAX cannot.
     """
-    option = getattr(importlib.import_module("jax._src.config"), "eager_constant_folding", None)
+    try:
+        config = importlib.import_module("jax._src.config")
+    except ImportError:  # A later JAX may have it elsewhere.
+        return None
+    option = getattr(config, "eager_constant_folding", None)
     return option(True) if callable(option) else None
 
 
