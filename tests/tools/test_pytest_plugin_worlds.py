@@ -368,7 +368,10 @@ def test_one():
 def test_one():
     Net()(X).sum()
 """,
-        ["calls backward() nowhere"],
+        [
+            "the test calls backward()",
+            " nowhere, so that its marker checks nothing",
+        ],  # "or tape.gradient()", where TensorFlow is loaded
     ),
     "a JAX function": (
         """
@@ -377,7 +380,11 @@ import jax
 def test_one():
     jax.grad(lambda x: x * x)(1.0)
 """,
-        ["calls backward() nowhere", "of a JAX function, call stopgrad.jax.assert_flows(f, *args)"],
+        [
+            "the test calls backward()",
+            " nowhere, ",
+            "of a JAX function, call stopgrad.jax.assert_flows(f, *args)",
+        ],
     ),
     "a name that is not there": (
         """
