@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,12 +81,11 @@ class Site:
     def described(self) -> bytes:
         """What the page is told besides the manifest, as JSON."""
         text: dict[str, Any] = {
-            "name": self.folder.resolve().name,
-            "folder": str(self.folder),
+            "name": "/".join(self.folder.resolve().parts[-2:]),
+            "folder": shlex.quote(str(self.folder)),
             "identity": self.identity(),
             "runtime": self.runtime.version,
             "tested": TESTED,
-            "webgpu": "ort.webgpu.min.mjs" in self.runtime.files,
             "external": [EXTERNAL] if f"/training/{EXTERNAL}" in self.served else [],
             "data": self.data_name,
             "fed": self.feeds.described(),

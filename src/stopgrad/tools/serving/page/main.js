@@ -3,7 +3,8 @@
 import { Chart } from "./chart.js";
 
 const $ = (id) => document.getElementById(id);
-const THREADS = Math.min(navigator.hardwareConcurrency || 1, 8);
+const CORES = Math.min(navigator.hardwareConcurrency || 1, 8);
+const HALF = Math.min(4, Math.ceil(CORES / 2)); // What the runtime itself takes: threads that wait for a core cost more than they give.
 const CONTROLS = ["again", "count", "batch", "rate", "shuffle", "pick", "adapter", "state", "restore", "backend"];
 const REMEMBERED = "stopgrad backend";
 
@@ -62,6 +63,11 @@ const events = {
     figures({ step, passes });
     draw();
   },
+  comparing({ off }) {
+    $("why").textContent = off === undefined
+      ? "The first step is compared with that of WebAssembly."
+      : `The first step is that of WebAssembly, to ${off.toExponential(0)} of its size.`;
+  },
   kept({ step }) {
     $("kept").textContent = `Kept in this browser up to step ${step}: a reload goes on from there.`;
   },
@@ -83,9 +89,9 @@ function draw() {
 // ------------------------------------------------------------------------------------------------ figures
 
 function duration(milliseconds) {
-  if (milliseconds < 1000) return `${milliseconds.toPrecision(2)} ms`;
+  if (milliseconds < 1000) return `${milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds)} ms`;
   const seconds = Math.round(milliseconds / 1000);
-  if (seconds < 60) return `${(milliseconds / 1000).toPrecision(2)} s`;
+  if (seconds < 60) return `${(milliseconds / 1000).toFixed(milliseconds < 10000 ? 1 : 0)} s`;
   return seconds < 3600 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
@@ -155,7 +161,7 @@ async function train() {
 async function instead(why) {
   const going = state.running;
   state.running = false;
-  $("backend").value = `wasm:${crossOriginIsolated ? THREADS : 1}`;
+  $("backend").value = `wasm:${usual()}`;
   await open(`WebGPU does not make this training's step (${why}), so WebAssembly is used.`);
   if (going && document.documentElement.dataset.state === "ready") await train();
 }
@@ -205,7 +211,7 @@ function describe({ site, manifest }) {
   const trained = inputs.filter((one) => one.role === "parameter");
   const numbers = trained.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
   const adapters = manifest.adapters?.length ?? 0;
-  document.title = $("name").textContent = `Training of ${site.name}`;
+  document.title = $("name").textContent = `Training ${site.name}`;
   $("described").textContent =
     `${adapters ? `${adapters} LoRA adapters: ` : ""}${trained.length} arrays, ${numbers.toLocaleString("en")} numbers, by ${manifest.optimizer.name}; `
     + `the loss is ${manifest.loss.name}. All is computed in this browser.`;
@@ -219,6 +225,8 @@ function describe({ site, manifest }) {
     for (const text of [name, dtype, `[${shape.join(", ")}]`]) row.insertCell().textContent = text;
     return row;
   }));
+  $("runtime").textContent = `onnxruntime-web ${site.runtime || "of an unknown version"}`
+    + (site.runtime === site.tested ? "." : `; this page is tested with ${site.tested}.`);
   state.file = `${adapters ? "adapter" : "weights"}.safetensors`;
   if (!adapters) $("adapter").textContent = "Download the weights";
   $("merge").textContent = `stopgrad merge ${site.folder} ${state.file} -o trained.onnx`;
@@ -239,7 +247,7 @@ async function open(why) {
   $("why").textContent = why;
   start();
   try {
-    const found = await call("open", { provider, threads: Number(threads ?? (crossOriginIsolated ? THREADS : 1)) });
+    const found = await call("open", { provider, threads: Number(threads ?? usual()) });
     describe(found);
     apply(found.settings);
     Object.assign(state, { examples: found.examples, step: found.step, from: found.step, until: found.step });
@@ -256,12 +264,14 @@ async function open(why) {
   }
 }
 
+/** Threads need memory that they share, which only a page has that is isolated from others. */
+const usual = () => (crossOriginIsolated ? HALF : 1);
+
 /** What this browser can train on, and why not on the rest. */
 async function backends() {
-  const threads = crossOriginIsolated ? THREADS : 1;
   const add = (value, text) => $("backend").add(new Option(text, value));
-  if (threads > 1) add(`wasm:${threads}`, `WebAssembly, ${threads} threads`);
-  add("wasm:1", "WebAssembly, 1 thread");
+  for (const threads of new Set([usual(), 1, ...(crossOriginIsolated ? [HALF, CORES] : [])]))
+    add(`wasm:${threads}`, `WebAssembly, ${threads} thread${threads > 1 ? "s" : ""}`);
   const adapter = await navigator.gpu?.requestAdapter().catch(() => null);
   if (!adapter) return navigator.gpu ? "WebGPU: the browser finds no graphics processor that it may use." : "WebGPU: this browser has none.";
   const { vendor, architecture } = adapter.info ?? {};

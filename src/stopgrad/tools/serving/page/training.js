@@ -10,7 +10,6 @@ export class Unsupported extends Error {}
 
 async function runtime(provider, threads) {
   const ort = await import(provider === "webgpu" ? "./runtime/ort.webgpu.min.mjs" : "./runtime/ort.wasm.min.mjs");
-  ort.env.logLevel = "error";
   Object.assign(ort.env.wasm, { wasmPaths: new URL("./runtime/", import.meta.url).href, numThreads: threads });
   return ort;
 }
@@ -34,7 +33,7 @@ export class Training {
   }
 
   opened(provider) {
-    const options = { executionProviders: [provider], externalData: this.external };
+    const options = { executionProviders: [provider], externalData: this.external, logSeverityLevel: 3 };
     if (provider === "webgpu") { // There the state stays from step to step.
       const stays = this.renewed.filter(({ dtype, shape }) => dtype === "float32" && shape.length);
       options.preferredOutputLocation = Object.fromEntries(stays.map(({ name }) => [name, "gpu-buffer"]));
@@ -87,8 +86,10 @@ export class Training {
     return loss;
   }
 
-  /** Refuse WebGPU where it does not make the step that WebAssembly makes. */
+  /** Refuse WebGPU where it does not make the step that WebAssembly makes. What is compared is told to the page. */
   async check(batch, rate) {
+    this.comparing?.();
+    let most = 0;
     const feeds = this.feeds(batch, rate);
     const session = await this.opened("wasm");
     const right = await session.run(feeds);
@@ -97,7 +98,9 @@ export class Training {
     for (const name of [this.loss, ...this.renewed.map((one) => one.name)]) {
       const off = distance(await found[name].getData(), right[name].data);
       if (!(off <= OFF)) throw new Unsupported(`${name} is off by ${(100 * off).toPrecision(2)} % in the first step`);
+      most = Math.max(most, off);
     }
+    this.comparing?.(most);
     this.release(found);
     this.checked = true;
   }

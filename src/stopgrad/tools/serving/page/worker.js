@@ -6,6 +6,7 @@ import * as storage from "./storage.js";
 import { Training, Unsupported, told } from "./training.js";
 
 const KEPT = 5000; // Milliseconds of training between two times that all is kept.
+const LEFT = 3000; // Milliseconds until another tab has let go.
 const START = { step: 0, place: { pass: 0, at: 0 } };
 
 const now = { ...START, losses: [], settings: null, running: false };
@@ -22,11 +23,12 @@ const part = (name) => `training/${encodeURIComponent(name)}`;
 
 /** Only one tab may train: two would keep their states over each other. */
 function alone(key) {
-  return new Promise((resolve, reject) => {
-    navigator.locks.request(`stopgrad ${key}`, { ifAvailable: true }, (lock) => {
-      resolve(lock !== null);
-      return lock && new Promise(() => {}); // Held until this worker ends.
-    }).catch(reject);
+  return new Promise((resolve) => {
+    const signal = AbortSignal.timeout(LEFT); // The worker before a reload may not have ended yet.
+    navigator.locks.request(`stopgrad ${key}`, { signal }, () => {
+      resolve(true);
+      return new Promise(() => {}); // Held until this worker ends.
+    }).catch(() => resolve(false));
   });
 }
 
@@ -41,6 +43,7 @@ async function open({ provider, threads }) {
   training = await Training.open(provider, threads, given).catch((error) => {
     throw provider === "webgpu" ? new Unsupported(told(error)) : error;
   });
+  training.comparing = (off) => postMessage({ event: "comparing", off });
   const record = await storage.read(site.identity).catch(() => undefined);
   const lost = record && resumed(record);
   if (site.data) batches = new Batches(safetensors.read(await bytes("examples.safetensors")), site.fed, site.batch);
