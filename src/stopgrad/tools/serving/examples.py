@@ -108,12 +108,12 @@ def _array(path: Path, name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarra
     """Numbers in lists as an array; no number is rounded to a whole one."""
     try:
         found = np.asarray(value)
-        if np.can_cast(found.dtype, dtype, "same_kind"):
-            return found.astype(dtype)
-        shown = found.dtype.name if found.dtype.kind in "biuf" else "something else than numbers"
-        raise FileError(f"--data: {path}: {name} is {dtype.name}, not {shown}")
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         raise FileError(f"--data: {path}: {name} is no array: its rows differ in length") from None
+    if np.can_cast(found.dtype, dtype, "same_kind") or not found.size:
+        return found.astype(dtype)
+    shown = found.dtype.name if found.dtype.kind in "biuf" else "something else than numbers"
+    raise FileError(f"--data: {path}: {name} is {dtype.name}, not {shown}")
 
 
 # ------------------------------------------------------------------------------------------- formats

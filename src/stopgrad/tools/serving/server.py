@@ -54,7 +54,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _refused(self) -> None:
         self.close_connection = True  # What the request carries is not read.
-        self._say(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered here", {"Allow": "GET, HEAD"})
+        self._say(
+            HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered here", {"Allow": "GET, HEAD"}
+        )
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refused
 
@@ -75,9 +77,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if with_body:
                 shutil.copyfileobj(file, self.wfile, 1 << 20)
 
-    def _say(
-        self, status: HTTPStatus, text: str, more: dict[str, str], with_body: bool = True
-    ) -> None:
+    def _say(self, status: HTTPStatus, text: str, more: dict[str, str], with_body: bool = True) -> None:
         body = f"{status.value} {status.phrase}: {text}\n".encode(errors="replace")
         kind = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))}
         self._head(status, {**kind, **more})
