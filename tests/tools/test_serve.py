@@ -1,4 +1,4 @@
-"""``stopgrad serve`` without a browser: what is handed out, to whom, and what is refused; ``stopgrad merge``."""
+"""``stopgrad serve`` without a browser: what is handed out, and to whom; ``stopgrad merge``."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from stopgrad.tools import cli
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from language_models import pieces, training_folder  # noqa: E402
+from language_models import pieces, training_folder
 
-import stopgrad.onnx as sgo  # noqa: E402
-from stopgrad.tools.serving import site as sites  # noqa: E402
-from stopgrad.tools.serving.examples import feeds_of, read_examples  # noqa: E402
-from stopgrad.tools.serving.server import Server  # noqa: E402
-from stopgrad.tools.serving.web_runtime import web_runtime  # noqa: E402
-from stopgrad_trainer.contents import contents  # noqa: E402
+import stopgrad.onnx as sgo
+from stopgrad.tools.serving import site as sites
+from stopgrad.tools.serving.examples import feeds_of, read_examples
+from stopgrad.tools.serving.server import Server
+from stopgrad.tools.serving.web_runtime import web_runtime
+from stopgrad_trainer.contents import contents
 
 
 @pytest.fixture(scope="module")
@@ -368,6 +368,7 @@ TOKENS, LABELS = pieces(4).values()
         ("a.npz", {"tokens": TOKENS[:, :5], "labels": LABELS}, "has the shape [batch, 12], not [4, 5]"),
         ("a.npz", {"tokens": TOKENS[:3], "labels": LABELS}, "and batch is 3 in tokens"),
         ("a.npz", {"tokens": TOKENS[:0], "labels": LABELS[:0]}, "holds 0 examples, and a step takes 1"),
+        ("a.npz", b"\x93NUMPY", "cannot be read"),
         ("a.safetensors", b"\xff" * 64, "cannot be read"),
         ("a.json", b"[1, 2]", "is no object that holds arrays by name"),
         ("a.json", b"{", "cannot be read"),

@@ -28,8 +28,8 @@ def add_serve(commands: Commands) -> None:
         "--data",
         type=Path,
         metavar="FILE",
-        help="examples: arrays by the names of the inputs and labels, as .npz, .safetensors, .json or .jsonl; "
-        "the page takes a file, too",
+        help="examples, by the names of the inputs and labels, as .npz, .safetensors, .json or .jsonl; the "
+        "page takes a file, too",
     )
     parser.add_argument(
         "--runtime",
@@ -53,7 +53,7 @@ def _add_merge(commands: Commands) -> None:
     parser = commands.add_parser(
         "merge",
         help="put trained weights or adapters into the model",
-        description="Write the model of a training folder with trained weights, or with adapters added to its own.",
+        description="Write the model of a training folder with trained weights, or with adapters added.",
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="what train-graph has written")
     parser.add_argument(

@@ -120,8 +120,12 @@ def _array(path: Path, name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarra
 
 
 def _npz(path: Path) -> Arrays:
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    with open(path, "rb") as stream:
+        file = np.load(stream, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise FileError(f"--data: {path} is one array without a name; write it with numpy.savez")
+        with file:
+            return {name: file[name] for name in file.files}
 
 
 def _json(path: Path) -> dict[str, Any]:

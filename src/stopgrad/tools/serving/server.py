@@ -58,7 +58,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered here", {"Allow": "GET, HEAD"}
         )
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refused
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = _refused  # noqa: N815
 
     def _answer(self, with_body: bool) -> None:
         if self.headers.get_all("Host", []) not in self.server.hosts:

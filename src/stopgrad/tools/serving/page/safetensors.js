@@ -33,7 +33,7 @@ export function read(buffer) {
     if (name === "__metadata__") continue;
     const kind = KINDS[entry?.dtype];
     if (!kind) throw new Error(`${name}: ${entry?.dtype} is not read here`);
-    const { shape, data_offsets: [from, to] = [] } = entry;
+    const { shape } = entry, [from, to] = Array.isArray(entry.data_offsets) ? entry.data_offsets : [];
     const size = Array.isArray(shape) && shape.every(isSize) ? shape.reduce((a, b) => a * b, 1) : NaN;
     if (![from, to].every(isSize) || to - from !== size * kind.array.BYTES_PER_ELEMENT || 8 + length + to > buffer.byteLength)
       throw new Error(`${name}: its bytes do not make up the shape [${shape}]`);
