@@ -31,6 +31,7 @@ from serve_pages import (  # noqa: E402
 )
 
 import stopgrad.onnx as sgo  # noqa: E402
+from stopgrad.interop.onnx.training import folders  # noqa: E402
 from stopgrad.tools import cli  # noqa: E402
 
 
@@ -323,6 +324,18 @@ def test_a_folder_that_is_damaged_is_said_on_the_page(
 
 
 # ---------------------------------------------------------------------------------------------- other models
+
+
+def test_frozen_weights_beside_the_graphs_are_loaded(
+    browser: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folders, "APART", 1)
+    training = training_folder(tmp_path / "own")
+    assert (training / "weights.bin").exists()
+    _, expected = on_the_desktop(home, 3)
+    with served(training, home / "pieces.npz", home) as server, opened(browser, server) as page:
+        page.train(3)
+        np.testing.assert_allclose(page.losses(server), expected, rtol=1e-5)
 
 
 @pytest.mark.nightly
