@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pages import blocks
 from safetensors.numpy import load, load_file, save_file
 
 import stopgrad as sg
@@ -31,10 +32,10 @@ from language_models import pieces, training_folder
 
 import stopgrad.onnx as sgo
 from stopgrad.tools.serving import site as sites
-from stopgrad.tools.serving.examples import feeds_of, read_examples
+from stopgrad.tools.serving.examples import Feeds, feeds_of, read_examples
 from stopgrad.tools.serving.server import Server
 from stopgrad.tools.serving.web_runtime import web_runtime
-from stopgrad_trainer.contents import contents
+from stopgrad_trainer.contents import Port, contents
 
 
 @pytest.fixture(scope="module")
@@ -345,6 +346,18 @@ def test_examples_are_read_from_every_kind_of_file(home: Path, tmp_path: Path, s
     for name, x in pieces().items():
         np.testing.assert_array_equal(found[name], x)
         assert found[name].dtype == np.int64
+
+
+def test_the_examples_that_the_docs_write_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, program = blocks("ship.md", "python")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "ship.md", "exec"), {})
+    ports = [Port(name, "input", "int64", ("batch", 32), "", "") for name in ("tokens", "labels")]
+    feeds = Feeds(tuple(ports), ("tokens", "labels"), None)
+    whole, lines = (read_examples(Path(name), feeds) for name in ("fox.npz", "fox.jsonl"))
+    for name in ("tokens", "labels"):
+        np.testing.assert_array_equal(whole[name], lines[name])
+    np.testing.assert_array_equal(whole["tokens"][:, 1:], whole["labels"][:, :-1])
 
 
 TOKENS, LABELS = pieces(4).values()
