@@ -41,15 +41,16 @@ function start() {
   state.worker?.terminate();
   for (const { reject } of state.calls.values()) reject(new Error("ended"));
   state.calls.clear();
-  state.worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
-  state.worker.onmessage = ({ data }) => {
+  const worker = state.worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
+  worker.onmessage = ({ data }) => {
+    if (worker !== state.worker) return;
     if (data.event) return events[data.event](data);
     const { resolve, reject } = state.calls.get(data.id);
     state.calls.delete(data.id);
     if ("error" in data) reject(new WorkerError(data));
     else resolve(data.result);
   };
-  state.worker.onerror = (event) => {
+  worker.onerror = (event) => {
     event.preventDefault();
     for (const { reject } of state.calls.values()) reject(new Error(event.message || "a script of this page cannot be loaded"));
   };
@@ -282,9 +283,18 @@ async function backends() {
   return "";
 }
 
+/** A browser may be told to keep nothing. */
+function memory(use) {
+  try {
+    return use(localStorage);
+  } catch {
+    return null;
+  }
+}
+
 async function main() {
   const why = await backends();
-  const remembered = localStorage.getItem(REMEMBERED);
+  const remembered = memory((storage) => storage.getItem(REMEMBERED));
   if ([...$("backend").options].some(({ value }) => value === remembered)) $("backend").value = remembered;
   $("start").addEventListener("click", () => (state.running ? state.worker.postMessage({ call: "stop" }) : train()));
   $("again").addEventListener("click", again);
@@ -293,7 +303,7 @@ async function main() {
   $("adapter").addEventListener("click", () => download(state.file, true));
   $("state").addEventListener("click", () => download("state.safetensors", false));
   $("backend").addEventListener("change", () => {
-    localStorage.setItem(REMEMBERED, $("backend").value);
+    memory((storage) => storage.setItem(REMEMBERED, $("backend").value));
     open(why);
   });
   await open(why);

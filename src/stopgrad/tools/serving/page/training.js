@@ -20,6 +20,7 @@ export class Training {
     const ort = await runtime(provider, threads);
     const found = new Training(ort, provider, given);
     found.session = await found.opened(provider);
+    if (found.checked) found.forget();
     return found;
   }
 
@@ -39,6 +40,11 @@ export class Training {
       options.preferredOutputLocation = Object.fromEntries(stays.map(({ name }) => [name, "gpu-buffer"]));
     }
     return this.ort.InferenceSession.create(this.model, options);
+  }
+
+  /** The sessions hold what the files say. */
+  forget() {
+    this.model = this.external = undefined;
   }
 
   tensor({ dtype, data, shape }) {
@@ -103,6 +109,7 @@ export class Training {
     this.comparing?.(most);
     this.release(found);
     this.checked = true;
+    this.forget();
   }
 
   /** The state as it is now, or a part of it: arrays by name. */

@@ -5,7 +5,8 @@ import * as safetensors from "./safetensors.js";
 import * as storage from "./storage.js";
 import { Training, Unsupported, told } from "./training.js";
 
-const KEPT = 5000; // Milliseconds of training between two times that all is kept.
+const KEPT = 5000; // Milliseconds of training, at least, between two times that all is kept,
+const SHARE = 20; // and as many times longer than keeping takes.
 const LEFT = 3000; // Milliseconds until another tab has let go.
 const START = { step: 0, place: { pass: 0, at: 0 } };
 
@@ -44,12 +45,15 @@ async function open({ provider, threads }) {
     throw provider === "webgpu" ? new Unsupported(told(error)) : error;
   });
   training.comparing = (off) => postMessage({ event: "comparing", off });
-  const record = await storage.read(site.identity).catch(() => undefined);
+  const kept = (key) => storage.read(key).catch(() => undefined);
+  const record = await kept(site.identity), examplesFile = await kept(chosen());
   const lost = record && resumed(record);
   if (site.data) batches = new Batches(safetensors.read(await bytes("examples.safetensors")), site.fed, site.batch);
-  else if (record?.picked) choose(record.picked);
+  else if (examplesFile) choose(examplesFile);
   return { site, manifest, lost, ...shown(), losses: now.losses, settings: now.settings, examples: examples() };
 }
+
+const chosen = () => `${site.identity} examples`;
 
 /** Take up what was kept; what is wrong with it, if it cannot be. */
 function resumed({ state, step, place, losses, settings }) {
@@ -76,7 +80,7 @@ async function keep() {
   try {
     const { step, place, settings } = now;
     const state = (await training.saved()).buffer;
-    await storage.write(site.identity, { state, step, place, settings, losses: Float32Array.from(now.losses), picked });
+    await storage.write(site.identity, { state, step, place, settings, losses: Float32Array.from(now.losses) });
     postMessage({ event: "kept", step });
   } catch (error) {
     postMessage({ event: "unkept", why: told(error) });
@@ -93,7 +97,7 @@ const pause = () => new Promise((resolve) => {
 async function train(settings) {
   now.settings = settings;
   const until = now.step + settings.count;
-  let kept = performance.now();
+  let due = performance.now() + KEPT;
   try {
     while (now.running && now.step < until) {
       const begun = performance.now();
@@ -102,9 +106,10 @@ async function train(settings) {
       Object.assign(now, { place, step: now.step + 1 });
       now.losses.push(loss);
       postMessage({ event: "step", ...shown(), loss, time: performance.now() - begun });
-      if (performance.now() - kept > KEPT) {
+      const time = performance.now();
+      if (time > due) {
         await keep();
-        kept = performance.now();
+        due = performance.now() + Math.max(KEPT, SHARE * (performance.now() - time));
       }
       await pause();
     }
@@ -127,7 +132,7 @@ const calls = {
   begin,
   async choose({ name, buffer }) {
     choose({ name, buffer });
-    await keep();
+    await storage.write(chosen(), picked).catch((error) => postMessage({ event: "unkept", why: told(error) }));
     return { ...shown(), examples: examples() };
   },
   async restore({ buffer }) {
