@@ -166,6 +166,7 @@ def test_one_connection_is_asked_often(server: Server) -> None:
         "/index.html/..",
         "/\\..\\..",
         "/%ff%fe",
+        "//[",
         "*",
     ],
 )
@@ -198,6 +199,8 @@ def test_only_this_machines_names_are_answered(server: Server) -> None:
         assert asked(server, "/", Host=host)[0] == 421, host
     name = f"127.0.0.1:{server.port}".encode()
     assert raw(server, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 421")
+    as_a_proxy = b"GET http://[/ HTTP/1.1\r\nHost: " + name + b"\r\n\r\n"
+    assert raw(server, as_a_proxy).startswith(b"HTTP/1.1 404")
     twice = b"GET / HTTP/1.1\r\nHost: " + name + b"\r\nHost: evil.example\r\n\r\n"
     assert raw(server, twice).startswith(b"HTTP/1.1 421")
     assert raw(server, b"GET / HTTP/1.0\r\nHost: " + name + b"\r\n\r\n").startswith(b"HTTP/1.1 200")
@@ -212,6 +215,14 @@ def test_what_is_no_request_harms_nothing(
     raw(server, request_)
     assert asked(server, "/")[0] == 200
     assert capfd.readouterr().err == ""
+
+
+def test_what_a_request_carries_is_no_request(server: Server) -> None:
+    name = f"127.0.0.1:{server.port}".encode()
+    inner = b"GET /site.json HTTP/1.1\r\nHost: " + name + b"\r\n\r\n"
+    outer = b"GET /style.css HTTP/1.1\r\nHost: " + name + b"\r\nContent-Length: %d\r\n\r\n" % len(inner)
+    assert raw(server, outer + inner).count(b"HTTP/1.1 200") == 1
+    assert raw(server, inner + inner).count(b"HTTP/1.1 200") == 2
 
 
 def test_it_listens_on_this_machine_alone(server: Server) -> None:

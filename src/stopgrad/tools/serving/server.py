@@ -6,12 +6,11 @@ import contextlib
 import errno
 import http.server
 import os
-import shutil
 import socketserver
 import sys
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.tools.serving.site import Site
@@ -31,6 +30,9 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+BLOCK = 1 << 20
+"""The bytes of a file that are sent at a time."""
 
 WAITED = 60.0
 """Seconds after which a connection that says nothing is closed."""
@@ -65,7 +67,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             # A name of somebody else's that leads here: another site's page would read what is served.
             self.close_connection = True
             return self._say(HTTPStatus.MISDIRECTED_REQUEST, f"this is {self.server.address}", {}, with_body)
-        served = self.server.site.served.get(unquote(urlsplit(self.path).path))
+        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
+            self.close_connection = True  # What it carries is not read, and must not count as a request.
+        served = self.server.site.served.get(unquote(self.path.partition("?")[0]))
         if served is None:
             return self._say(HTTPStatus.NOT_FOUND, "there is no such file here", {}, with_body)
         with contextlib.ExitStack() as stack:
@@ -74,8 +78,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             except OSError as error:
                 return self._say(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), {}, with_body)
             self._head(HTTPStatus.OK, {"Content-Type": served.kind, "Content-Length": str(size)})
-            if with_body:
-                shutil.copyfileobj(file, self.wfile, 1 << 20)
+            while with_body and size and (block := file.read(min(size, BLOCK))):
+                self.wfile.write(block)
+                size -= len(block)
+            if with_body and size:  # It became shorter meanwhile: the browser must not wait for the rest.
+                self.close_connection = True
 
     def _say(self, status: HTTPStatus, text: str, more: dict[str, str], with_body: bool = True) -> None:
         body = f"{status.value} {status.phrase}: {text}\n".encode(errors="replace")

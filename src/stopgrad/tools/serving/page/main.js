@@ -297,11 +297,12 @@ async function main() {
   const remembered = memory((storage) => storage.getItem(REMEMBERED));
   if ([...$("backend").options].some(({ value }) => value === remembered)) $("backend").value = remembered;
   $("start").addEventListener("click", () => (state.running ? state.worker.postMessage({ call: "stop" }) : train()));
-  $("again").addEventListener("click", again);
+  const guarded = (work) => () => work().catch((error) => problem(`This does not work: ${error.message}`));
+  $("again").addEventListener("click", guarded(again));
   $("pick").addEventListener("change", () => withFile($("pick"), "choose"));
   $("restore").addEventListener("change", () => withFile($("restore"), "restore"));
-  $("adapter").addEventListener("click", () => download(state.file, true));
-  $("state").addEventListener("click", () => download("state.safetensors", false));
+  $("adapter").addEventListener("click", guarded(() => download(state.file, true)));
+  $("state").addEventListener("click", guarded(() => download("state.safetensors", false)));
   $("backend").addEventListener("change", () => {
     memory((storage) => storage.setItem(REMEMBERED, $("backend").value));
     open(why);
