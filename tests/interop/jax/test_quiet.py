@@ -269,6 +269,19 @@ def test_what_is_returned_besides_is_not_differentiated(f: Any, has_aux: Any, re
         np.testing.assert_allclose(flow["w"].magnitude.norm, np.linalg.norm(gradient), rtol=1e-6)
 
 
+def test_nans_of_gradients_that_nobody_takes_are_not_told() -> None:
+    def loss(w: Any) -> Any:
+        return (w**2).sum(), {"norm": jnp.sqrt(w * 0)}
+
+    assert np.isfinite(jax.grad(loss, has_aux=True)(X)[0]).all()
+    assert not sgj.trace_nan(loss, X)
+    assert not sgj.trace_nan(loss, X, has_aux=True)
+    assert sgj.trace_nan(loss, X, has_aux=False).first.origin_name == "jax.lax.sqrt"
+    assert sgj.trace_nan(lambda w: (jnp.sqrt(w * 0).sum(), w), X, has_aux=True)
+    with pytest.raises(sg.ArgumentError, match="returns a pair"):
+        sgj.trace_nan(lambda w: w.sum(), X, has_aux=True)
+
+
 def test_a_pair_is_asked_for() -> None:
     with pytest.raises(sg.ArgumentError, match="returns a pair"):
         sgj.explain(lambda w: w.sum(), X, has_aux=True)
