@@ -165,6 +165,10 @@ DECIDED: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "inside of grad": (lambda x: jax.grad(lambda y: y**3 if y > 0 else y)(x), (1.5,)),
     "beside a vmap": (lambda x, y: jax.vmap(lambda v: v * y)(X * x).sum() if x > 0 else x, (1.5, 2.0)),
     "the value of an array": (lambda x: (x**2).sum() if (x > 0.5).any() else x.sum(), (X,)),
+    "an index of booleans": (lambda x, y: (x[x > 0.5] * y).sum(), (X, 2.0)),
+    "an index of booleans that NumPy made": (lambda x: (x[np.asarray(x > 0.5)] ** 2).sum(), (X,)),
+    "as many as are above": (lambda x: (x[:, None] * np.ones(np.array(x > 0.5).sum())).sum(), (X,)),
+    "no index at all": (lambda x: (x[x > 100] ** 2).sum() + x[0], (X,)),
     "two in a row": (lambda x, y: (x if x > 1 else y) * (y if x * y > 1 else 1.0), (2.0, 3.0)),
 }
 
@@ -191,7 +195,9 @@ def test_what_jax_refuses_outside_of_jit_is_refused() -> None:
     draws = iter(range(1000))
     for f in (
         lambda x: x * float(x[0]),
+        lambda x: (x * np.asarray(x)).sum(),
         jax.jit(lambda x: x if x[0] > 0 else -x),
+        jax.jit(lambda x: x[x > 0].sum()),
         lambda x: jax.lax.scan(lambda c, v: (c + (v if v > 0 else 0), None), 0.0, x)[0],
         lambda x: jax.vmap(lambda v: v if v > 0 else -v)(x).sum(),
         lambda x: x if (x * (next(draws) % 2) > 0.5).any() else -x,  # Each call decides by another value.
@@ -261,6 +267,19 @@ def test_what_is_returned_besides_is_not_differentiated(f: Any, has_aux: Any, re
     if f is with_aux and not reached:
         gradient, _ = jax.grad(f, has_aux=True)(X, X)
         np.testing.assert_allclose(flow["w"].magnitude.norm, np.linalg.norm(gradient), rtol=1e-6)
+
+
+def test_nans_of_gradients_that_nobody_takes_are_not_told() -> None:
+    def loss(w: Any) -> Any:
+        return (w**2).sum(), {"norm": jnp.sqrt(w * 0)}
+
+    assert np.isfinite(jax.grad(loss, has_aux=True)(X)[0]).all()
+    assert not sgj.trace_nan(loss, X)
+    assert not sgj.trace_nan(loss, X, has_aux=True)
+    assert sgj.trace_nan(loss, X, has_aux=False).first.origin_name == "jax.lax.sqrt"
+    assert sgj.trace_nan(lambda w: (jnp.sqrt(w * 0).sum(), w), X, has_aux=True)
+    with pytest.raises(sg.ArgumentError, match="returns a pair"):
+        sgj.trace_nan(lambda w: w.sum(), X, has_aux=True)
 
 
 def test_a_pair_is_asked_for() -> None:

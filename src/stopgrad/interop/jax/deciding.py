@@ -74,6 +74,9 @@ def _asked_for(function: Flat, values: Sequence[Any], known: Sequence[Any]) -> l
 
 def _answering(function: Flat, xs: Sequence[Any], known: Sequence[Any], asked: list[Any]) -> Any:
     def value_of(tracer: Any) -> Any:
+        for earlier, value in zip(asked, known, strict=False):
+            if earlier is tracer:
+                return value
         if len(asked) == len(known):
             raise _AskedError(tracer)
         asked.append(tracer)

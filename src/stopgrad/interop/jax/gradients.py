@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +13,12 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import partial_eval
 
+from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.asked import label
 from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
 from stopgrad.interop.jax.avals import is_key
+from stopgrad.interop.jax.tracing import Program
+from stopgrad.interop.shared.losses import losses_in
 
 AGREES = 1e-2
 """Norms that differ by less than this share of the larger one are those of one gradient."""
@@ -25,10 +29,20 @@ def is_float(x: Any) -> bool:
     return hasattr(x, "dtype") and bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
 
-def differentiated(closed: jex.ClosedJaxpr, arrays: Sequence[Any], wrt: Sequence[int]) -> jex.ClosedJaxpr:
-    """The jaxpr of a program's results, and of the gradient of their sum with respect to some inputs."""
+def differentiated(
+    closed: jex.ClosedJaxpr, arrays: Sequence[Any], wrt: Sequence[int], losses: Sequence[bool] | None = None
+) -> jex.ClosedJaxpr:
+    """The jaxpr of a program's results, and of the gradient of the sum of the losses among them.
+
+    Args:
+        closed: the program.
+        arrays: what it is called with.
+        wrt: the positions of the inputs of the gradient.
+        losses: which of the results are differentiated; all unless given.
+    """
     function = jex.jaxpr_as_fun(closed)
-    smooth = [j for j, y in enumerate(closed.out_avals) if is_float(y)]
+    chosen = losses or [True] * len(closed.out_avals)
+    smooth = [j for j, y in enumerate(closed.out_avals) if chosen[j] and is_float(y)]
 
     def both(*xs: Any) -> Any:
         def of(*some: Any) -> Any:
@@ -44,6 +58,35 @@ def differentiated(closed: jex.ClosedJaxpr, arrays: Sequence[Any], wrt: Sequence
         return [*made, *pull([jnp.ones_like(made[j]) for j in smooth])]
 
     return jax.make_jaxpr(both)(*arrays)
+
+
+def losses_of(what: str, program: Program, has_aux: bool | None = None) -> list[bool]:
+    """Which of a program's results are differentiated.
+
+    Args:
+        what: names the caller in errors.
+        program: a function as JAX traced it.
+        has_aux: whether only the first of what it returns is, as in ``jax.grad``; None to find out.
+
+    Raises:
+        ArgumentError: it is to return a pair, and does not.
+    """
+    types = [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in program.closed.out_avals]
+    if has_aux is False:
+        return [True] * len(types)
+    made = program.rebuild(types)
+    if has_aux is None:
+        part = losses_in(made)
+    elif isinstance(made, (tuple, list)) and made:
+        part = made[0]
+    else:
+        raise ArgumentError(
+            f"{what}: with has_aux=True a function returns a pair, of the loss and anything; "
+            f"{program.name} does not"
+        )
+    those = set(map(id, jax.tree_util.tree_leaves(part)))
+    chosen = [id(y) in those for y in types]
+    return chosen if any(map(is_float, itertools.compress(types, chosen))) else [True] * len(types)
 
 
 def of_results(closed: jex.ClosedJaxpr, chosen: Sequence[bool]) -> jex.ClosedJaxpr:

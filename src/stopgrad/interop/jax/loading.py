@@ -30,7 +30,7 @@ from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.jax.avals import type_of
-from stopgrad.interop.jax.gradients import Gradients, of_results
+from stopgrad.interop.jax.gradients import Gradients, losses_of, of_results
 from stopgrad.interop.jax.primitives import (  # noqa: F401 - they fill the table of rules
     control,
     draws,
@@ -48,7 +48,6 @@ from stopgrad.interop.jax.unused import unused
 from stopgrad.interop.jax.updating import Training, updated
 from stopgrad.interop.jax.updating.keras_models import keras_steps
 from stopgrad.interop.shared import keras
-from stopgrad.interop.shared.losses import losses_in
 
 
 @guarded("jax.load")
@@ -383,7 +382,7 @@ def question(
     found = unused(program.closed, values, graph, inputs, places)
     named = dict(zip(program.paths, inputs, strict=True))
     updated = {x for path, x in xs.items() if path in program.updated}
-    losses = _losses(what, program, outputs, has_aux)
+    losses = losses_of(what, program, has_aux)
     ys = tuple([y for y, is_loss in zip(outputs, losses, strict=True) if is_loss])
     asking = Asked(
         graph,
@@ -395,26 +394,6 @@ def question(
         is_mapped=functools.partial(_is_among, frozenset(mapped(program.closed.jaxpr, definition_of(f)))),
     )
     return Question(program, named, asking, found, places, losses)
-
-
-def _losses(what: str, program: Program, outputs: Sequence[Output], has_aux: bool | None) -> list[bool]:
-    """Which of the results are differentiated."""
-    if has_aux is False:
-        return [True] * len(outputs)
-    made = program.rebuild(outputs)
-    if has_aux is None:
-        part = losses_in(made)
-    elif isinstance(made, (tuple, list)) and made:
-        part = made[0]
-    else:
-        raise ArgumentError(
-            f"{what}: with has_aux=True a function returns a pair, of the loss and anything; "
-            f"{program.name} does not"
-        )
-    chosen_ones = set(map(id, jax.tree_util.tree_leaves(part)))
-    found = [id(y) in chosen_ones for y in outputs]
-    differs = any(is_loss and y.type.differentiable for y, is_loss in zip(outputs, found, strict=True))
-    return found if differs else [True] * len(outputs)
 
 
 def _is_among(places: frozenset[tuple[int, int]], op: Operation) -> bool:

@@ -13,7 +13,7 @@ from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.nans.nan_trace import NanTrace
 from stopgrad.flow.source_lines import in_short
 from stopgrad.graph.public import guarded
-from stopgrad.interop.jax.gradients import array_for, differentiated, is_float
+from stopgrad.interop.jax.gradients import array_for, differentiated, is_float, losses_of
 from stopgrad.interop.jax.loading import definition_of
 from stopgrad.interop.jax.stepping import Node, Stepping
 from stopgrad.interop.jax.tracing import Program, chosen, positions_of, program_of
@@ -35,6 +35,7 @@ def trace_nan(
     *args: Any,
     argnums: int | Sequence[int] | None = None,
     gradient: bool = True,
+    has_aux: bool | None = None,
     **kwargs: Any,
 ) -> NanTrace:
     """Find the operation that makes the first NaN or infinity in what a function returns or its gradient.
@@ -49,6 +50,8 @@ def trace_nan(
         argnums: those with respect to which it is differentiated; all, and all weights of Keras models,
             unless given.
         gradient: whether the gradient is looked at, too.
+        has_aux: whether only the first of what the function returns is differentiated, as in ``jax.grad``;
+            unless given, that is what is called loss, or the scalars that come first, or all.
         kwargs: its keyword arguments.
 
     Returns:
@@ -79,15 +82,20 @@ def trace_nan(
     if not program.closed.jaxpr.outvars:
         raise GradientError(f"jax.trace_nan: {program.name} returned no array; let it return the loss")
     wrt = [i for i in asked if is_float(program.closed.in_avals[i])] if gradient else []
-    return _traced(program, values, wrt, definition_of(f))
+    losses = losses_of("jax.trace_nan", program, has_aux)
+    return _traced(program, values, wrt, losses, definition_of(f))
 
 
 def _traced(
-    program: Program, values: Sequence[Any], wrt: Sequence[int], place: RawLocation | None
+    program: Program,
+    values: Sequence[Any],
+    wrt: Sequence[int],
+    losses: Sequence[bool],
+    place: RawLocation | None,
 ) -> NanTrace:
     """Differentiate a program, run it equation by equation, and report."""
     arrays = [array_for(x, aval) for x, aval in zip(values, program.closed.in_avals, strict=True)]
-    whole = differentiated(program.closed, arrays, wrt)
+    whole = differentiated(program.closed, arrays, wrt, losses)
     stepping = Stepping(_written(program.closed.jaxpr))
     given = [stepping.held(x, "argument", path) for x, path in zip(arrays, program.paths, strict=True)]
     count = len(program.closed.jaxpr.outvars)
