@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,11 +180,13 @@ def test_examples_from_a_file_are_kept_too(browser: Any, home: Path, tmp_path: P
     (tmp_path / "pieces.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "pieces.json").write_text(json.dumps({name: x.tolist() for name, x in pieces().items()}))
     save_file(pieces(), tmp_path / "pieces.safetensors")
+    np.savez(tmp_path / "pieces.npz", **pieces())
+    np.savez_compressed(tmp_path / "packed.npz", **pieces())
     _, expected = on_the_desktop(home, 3)
     with served(home / "training") as server, opened(browser, server) as page:
         page.page.on("dialog", lambda dialog: dialog.accept())
         assert page.page.is_disabled("#start")
-        for name in ("pieces.jsonl", "pieces.json", "pieces.safetensors"):
+        for name in ("pieces.jsonl", "pieces.json", "pieces.npz", "packed.npz", "pieces.safetensors"):
             page.pick("#pick", tmp_path / name)
             assert (page.text("#examples"), page.text("#problem")) == (f"{name}: 64 examples", "")
             page.train(3)
@@ -211,6 +214,12 @@ def test_it_fits_on_a_phone_in_light_and_dark(browser: Any, server: Any, scheme:
 # --------------------------------------------------------------------------------------------- what is wrong
 
 
+def zipped(arrays: dict[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
 def headed(entry: dict[str, Any] | None) -> bytes:
     """A file of one array of int64, with eight bytes of numbers, whose header says something else."""
     text = json.dumps({"a": entry and {"dtype": "I64", **entry}}).encode()
@@ -220,7 +229,19 @@ def headed(entry: dict[str, Any] | None) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.txt", b"text", "it is none of .safetensors, .json, .jsonl"),
+        ("a.txt", b"text", "it is none of .npz, .safetensors, .json, .jsonl"),
+        ("a.npz", b"", "it is no .npz"),
+        ("a.npz", b"PK" * 50, "it is no .npz"),
+        ("a.npz", zipped({"tokens": np.zeros(3)})[:-30] + zipped({})[-22:], "tokens, labels is missing"),
+        ("a.npz", zipped({"tokens": np.zeros(3)})[60:], "it is damaged: "),
+        ("a.npz", zipped({"tokens": np.zeros(300)}).replace(b"(300,)", b"(301,)"), "has not so many numbers"),
+        ("a.npz", zipped({"tokens": np.zeros((2, 3), order="F")}), "an array of another kind"),
+        ("a.npz", zipped({"tokens": np.array(["x"])}), "an array of another kind"),
+        (
+            "a.npz",
+            zipped({"tokens": np.zeros((4, 12)), "labels": np.zeros(4)}),
+            "tokens is int64, not float64",
+        ),
         ("a.safetensors", b"", "shorter than 8 bytes"),
         ("a.safetensors", b"\xff" * 64, "its header is longer than the file"),
         ("a.safetensors", headed(None), "a: undefined is not read here"),

@@ -1,6 +1,7 @@
 // Examples, cut into batches. Where one is in them is two numbers, a pass and a place in it, so that after a reload the same
 // batches follow that would have followed without it.
 
+import * as npz from "./npz.js";
 import * as safetensors from "./safetensors.js";
 
 const ARRAYS = {
@@ -8,8 +9,9 @@ const ARRAYS = {
   uint64: BigUint64Array, uint32: Uint32Array, uint16: Uint16Array, uint8: Uint8Array, bool: Uint8Array,
 };
 
-/** Arrays by name out of a file that somebody chose: safetensors, JSON, or JSON in each line. */
-export function readFile(name, buffer, fed) {
+/** Arrays by name out of a file that somebody chose. */
+export async function readFile(name, buffer, fed) {
+  if (/\.npz$/i.test(name)) return npz.read(buffer);
   if (/\.safetensors$/i.test(name)) return safetensors.read(buffer);
   const text = new TextDecoder().decode(buffer);
   if (/\.jsonl$/i.test(name)) {
@@ -21,7 +23,7 @@ export function readFile(name, buffer, fed) {
   }
   if (/\.json$/i.test(name))
     return new Map(Object.entries(parsed(text, "it")).map(([key, value]) => [key, array(key, value, fed)]));
-  throw new Error("it is none of .safetensors, .json, .jsonl (stopgrad serve --data reads .npz, too)");
+  throw new Error("it is none of .npz, .safetensors, .json, .jsonl");
 }
 
 function parsed(text, what) {

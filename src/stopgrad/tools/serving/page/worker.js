@@ -49,7 +49,7 @@ async function open({ provider, threads }) {
   const record = await kept(site.identity), examplesFile = await kept(chosen());
   const lost = record && resumed(record);
   if (site.data) batches = new Batches(safetensors.read(await bytes("examples.safetensors")), site.fed, site.batch);
-  else if (examplesFile) choose(examplesFile);
+  else if (examplesFile) await choose(examplesFile);
   return { site, manifest, lost, ...shown(), losses: now.losses, settings: now.settings, examples: examples() };
 }
 
@@ -66,8 +66,8 @@ function resumed({ state, step, place, losses, settings }) {
   return undefined;
 }
 
-function choose(file) {
-  batches = new Batches(readFile(file.name, file.buffer, site.fed), site.fed, site.batch);
+async function choose(file) {
+  batches = new Batches(await readFile(file.name, file.buffer, site.fed), site.fed, site.batch);
   picked = file;
   now.place = batches.count > now.place.at ? now.place : START.place;
 }
@@ -131,7 +131,7 @@ const calls = {
   train,
   begin,
   async choose({ name, buffer }) {
-    choose({ name, buffer });
+    await choose({ name, buffer });
     await storage.write(chosen(), picked).catch((error) => postMessage({ event: "unkept", why: told(error) }));
     return { ...shown(), examples: examples() };
   },
