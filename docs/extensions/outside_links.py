@@ -1,8 +1,8 @@
 """Links that lead out of docs: GitHub follows them through the repository, the site has no repository.
 
 The pages of the repository's root are pages of the site, too: what stands in docs for them is replaced by
-their text. Another file is downloaded, and the lines that a link names are shown below it; of a folder only the
-name is shown.
+their text. Another file is downloaded, and below a link to some of its lines these are shown; of a folder
+only the name is shown.
 """
 
 from __future__ import annotations
