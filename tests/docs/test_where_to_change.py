@@ -42,7 +42,8 @@ def texts() -> dict[str, str]:
 def having(names: list[str]) -> set[str]:
     """The files in which any of these names stands as a word."""
     pattern = re.compile("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in names))
-    return {path for path, text in texts().items() if pattern.search(text)}
+    some = {path: text for path, text in texts().items() if any(name in text for name in names)}  # Quickly.
+    return {path for path, text in some.items() if pattern.search(text)}
 
 
 def defines(source: str, name: str) -> bool:
