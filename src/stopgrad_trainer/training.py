@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +199,37 @@ class Trainer:
         with self._lock_outside("restore"):
             self._hold(arrays)
 
+    def save_weights(self, path: AnyPath) -> None:
+        """Write the trained weights alone, without the optimiser's state: adapters, where those are trained.
+
+        Args:
+            path: of the file, in the safetensors format; an older one is kept until it is complete. In the
+                browser, the page of ``stopgrad serve`` gives the same file.
+
+        Raises:
+            FileError: the system refuses.
+        """
+        with self._lock:
+            arrays = self._arrays()
+            weights = {name: arrays[name] for name in self._weight_names()}
+            part("graph.files").write_arrays(path, weights, {"made_for": FORMAT})
+
+    def load_weights(self, path: AnyPath) -> None:
+        """Take the weights that :meth:`save_weights` or :meth:`save` has written; the optimiser begins anew.
+
+        Raises:
+            FileError, GraphError: the file is damaged, or holds weights of another training. The state is
+                unchanged.
+        """
+        weights = self._read(path, self._weight_names())
+        first = self._read(self._contents.state_file)
+        with self._lock_outside("load_weights"):
+            self._hold(first | weights)
+
+    def _weight_names(self) -> list[str]:
+        """Of what is carried from step to step, what the trained model is made of."""
+        return [port.name for port in self._contents.inputs["merge"] if port.role in HELD]
+
     def reset(self) -> None:
         """Go back to the initial state."""
         self.restore(self._contents.state_file)
@@ -225,8 +256,10 @@ class Trainer:
         with part("graph.files").replacing(path) as file, open(file, "wb", closefd=False) as stream:
             stream.write(made)
 
-    def _read(self, path: AnyPath) -> dict[str, Array]:
+    def _read(self, path: AnyPath, only: Collection[str] | None = None) -> dict[str, Array]:
+        """The state in a file, or only a part of it, whether or not the file has the rest."""
         state = self._contents.state
+        wanted = {name: port for name, port in state.items() if only is None or name in only}
         if not isinstance(path, (str, os.PathLike)):
             raise error("ArgumentError", f"{path!r:.60} is no path of a file")
         try:
@@ -234,19 +267,19 @@ class Trainer:
                 raise error("FileError", f"{path} cannot be read: it is no file")
             with safe_open(path, "numpy") as file:
                 names = list(file.keys())
-                missing = [name for name in state if name not in names]
+                missing = [name for name in wanted if name not in names]
                 extra = sorted(name for name in names if name not in state)
                 if missing or extra:
                     said = f"it lacks {_some(missing)}" if missing else f"it has {_some(extra)} besides"
                     raise error("FileError", f"{path} is the state of another training: {said}")
-                arrays = {name: file.get_tensor(name) for name in state}
+                arrays = {name: file.get_tensor(name) for name in wanted}
         except FileNotFoundError:
             raise error("MissingFileError", f"{path} cannot be read: there is no such file") from None
         except (OSError, ValueError, SafetensorError) as caught:
             if is_ours(caught):
                 raise
             raise error("FileError", f"{path} cannot be read: {caught}") from caught
-        for name, port in state.items():
+        for name, port in wanted.items():
             array = arrays[name]
             if array.dtype != dtype_of(port.dtype) or array.shape != port.shape:
                 raise error(
