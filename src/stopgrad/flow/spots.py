@@ -25,6 +25,9 @@ class Spot:
         key: what a line is known by, and, of one that holds cuts itself, what happens there.
     """
 
+    cuts: list[Cut]
+    cause: Location | None
+
     def __init__(self, report: Reaches, cut: Cut) -> None:
         self.cuts = [cut]
         at = report.location(cut.operation)

@@ -44,6 +44,9 @@ class Region:
 
     __slots__ = ("location", "outer")
 
+    outer: Region | None
+    location: RawLocation | None
+
     def __init__(self, outer: Region | None, location: RawLocation | None) -> None:
         self.outer = outer
         self.location = location
@@ -68,6 +71,12 @@ class Trace:
     """
 
     __slots__ = ("captures", "graph", "outer", "outer_graph", "remakes", "what")
+
+    graph: Graph
+    outer_graph: Graph | None
+    outer: Trace | None
+    what: str
+    remakes: bool
 
     def __init__(
         self,
@@ -278,6 +287,8 @@ class Pending:
 
     __slots__ = ("name", "taken_by")
 
+    name: str
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.taken_by: Operation | None = None
@@ -291,6 +302,8 @@ class Claim:
     """Reserves the prefix of a scope that can still be built in, and those of the scopes around it."""
 
     __slots__ = ("__weakref__", "outer")
+
+    outer: Claim | None
 
     def __init__(self, outer: Claim | None) -> None:
         self.outer = outer
@@ -469,6 +482,8 @@ class NotedCalls(Block):
 
     __slots__ = ("notes",)
 
+    notes: CallNotes
+
     def __init__(self, notes: CallNotes) -> None:
         self.notes = notes
 
@@ -480,6 +495,8 @@ class Placed(Block):
     """A context in which operations get this location; for None, that of the user's line."""
 
     __slots__ = ("place",)
+
+    place: tuple[Any, int] | None
 
     def __init__(self, place: Location | RawLocation | None) -> None:
         self.place = (place, 0) if isinstance(place, Location) else place

@@ -301,7 +301,7 @@ def read_by(name: str) -> None:
         setattr(Operation, name, property(read))
 
 
-by_id = attrgetter("id")
+by_id: attrgetter[int] = attrgetter("id")
 """A key that sorts operations in the order in which they were built."""
 
 
@@ -345,6 +345,8 @@ class Graph:
         >>> [op.name for op in graph.operations]
         ['x', 'Exp']
     """
+
+    names: Names
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
@@ -523,6 +525,8 @@ class DefaultGraph(Block):
 
     __slots__ = ("graph",)
 
+    graph: Graph
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
@@ -538,6 +542,8 @@ class Atomic:
     """The context manager that :meth:`Graph.atomic` returns."""
 
     __slots__ = ("_lengths", "graph")
+
+    graph: Graph
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -64,6 +64,8 @@ class Method:
 
     __slots__ = ("__self__", "_before", "_function")
 
+    __self__: object
+
     def __init__(self, function: Any, instance: object, before: tuple[Any, ...]) -> None:
         self._function = function
         self.__self__ = instance

@@ -118,6 +118,8 @@ class Writing:
         then: called in the first process when the folder is complete.
     """
 
+    path: str
+
     def __init__(
         self,
         path: str,
@@ -450,6 +452,8 @@ class FolderReader:
         BrokenError: it is not as it was written.
         CheckpointError: it cannot be read, or was not written here.
     """
+
+    types: dict[Any, TensorType]
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -98,6 +98,10 @@ class Posed:
         tape: has recorded it.
     """
 
+    stops: Stops
+    sources: dict[str, Any]
+    made: list[Any]
+
     def __init__(
         self,
         what: str,

@@ -86,6 +86,9 @@ class Followed(internals.DispatchMode):  # type: ignore[misc]
         ran: the number of operations.
     """
 
+    events: Events
+    ran: int
+
     def __init__(self, until: Collection[CodeType]) -> None:
         super().__init__()
         self.events = Events()

@@ -333,7 +333,7 @@ def _shows_backward() -> bool:
     return mode.shown
 
 
-shows_backward = _shows_backward()
+shows_backward: bool = _shows_backward()
 foreach_norm: Callable[[list[Any]], Any] = _need(
     "torch._foreach_norm",
     "the norms of many gradients at once",

@@ -52,6 +52,8 @@ class Untraced:
 
     __slots__ = ("_locks", "function")
 
+    function: Callable[..., Any]
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self._locks: dict[int, RLock] = {}
@@ -248,8 +250,8 @@ class CustomGradient(Op):
     ) -> tuple[TensorType, ...]:
         return tensors[:count]
 
-    gradient = Joint(_pullback)
-    samples = ()
+    gradient: d.Gradient = Joint(_pullback)
+    samples: d.Samples = ()
     cached = False
     merged = False
     batch = _in_batch

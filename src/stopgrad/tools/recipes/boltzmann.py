@@ -107,6 +107,13 @@ HIDDEN, BATCH, EPOCHS, RATE = 100, 10, 15, 0.1
 class Trainer:
     """A training step in graph style: parameters, their update and, for PCD, the chains live in a session."""
 
+    rbm: dict[str, sg.Output]
+    v: sg.Output
+    key: sg.Output
+    rate: sg.Output
+    step: list[sg.Output]
+    session: sg.Session
+
     def __init__(self, visible: int, persistent: bool, seed: int, engine: str, k: int = 1) -> None:
         rng = np.random.default_rng(seed)
         with sg.Graph().as_default() as graph:

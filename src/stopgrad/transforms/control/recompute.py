@@ -77,8 +77,8 @@ class Checkpoint(Op):
             raise ShapeError(f"(C1) the body takes {body.input_types}, not {operands}")
         return body.output_types
 
-    gradient = Joint(_pullback)
-    samples = ()
+    gradient: d.Gradient = Joint(_pullback)
+    samples: d.Samples = ()
     cached = False
 
     batch = CHECKPOINT

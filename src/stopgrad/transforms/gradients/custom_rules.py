@@ -35,6 +35,8 @@ class _Custom:
 
     _what = ""
 
+    nondiff_argnums: tuple[int, ...]
+
     def __init__(self, fun: Function, nondiff_argnums: Sequence[int] | int = ()) -> None:
         if not callable(fun):
             raise ArgumentError(f"{self._what}: takes a function, not {fun!r:.60}")

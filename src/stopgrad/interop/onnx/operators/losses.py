@@ -19,6 +19,10 @@ class Labels:
         weights: of each label, 0 for ignored ones; None if all count alike.
     """
 
+    reduction: str
+    ignored: Any
+    classes: Any
+
     def __init__(self, node: Call, labels: sg.Output, weights: sg.Output | None, dtype: DType) -> None:
         self.reduction = str(node.attribute("reduction", "mean"))
         if self.reduction not in ("none", "mean", "sum"):

@@ -24,6 +24,8 @@ class Pooling(Spatial):
         wide: the pads, widened for the last windows if sizes are rounded up.
     """
 
+    layout: str
+
     def __init__(self, node: Call, x: sg.Output) -> None:
         super().__init__(node, x)
         self.node = node

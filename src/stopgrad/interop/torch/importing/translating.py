@@ -31,6 +31,8 @@ Node = torch.fx.Node
 class Refusal:
     """A call that cannot be translated: its operator, its line, and the reason."""
 
+    name: str
+
     def __init__(self, node: Node, why: str) -> None:
         self.name = name_of(node)
         self.location = location_of(node)
