@@ -21,7 +21,7 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
@@ -44,12 +44,9 @@ class Region:
 
     __slots__ = ("location", "outer")
 
-    outer: Region | None
-    location: RawLocation | None
-
     def __init__(self, outer: Region | None, location: RawLocation | None) -> None:
-        self.outer = outer
-        self.location = location
+        self.outer: Region | None = outer
+        self.location: RawLocation | None = location
 
     def holds(self, inner: Region | None) -> bool:
         """Whether *inner* is this block or inside it."""
@@ -287,10 +284,8 @@ class Pending:
 
     __slots__ = ("name", "taken_by")
 
-    name: str
-
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self.taken_by: Operation | None = None
 
     def is_free(self) -> bool:
@@ -303,10 +298,8 @@ class Claim:
 
     __slots__ = ("__weakref__", "outer")
 
-    outer: Claim | None
-
     def __init__(self, outer: Claim | None) -> None:
-        self.outer = outer
+        self.outer: Claim | None = outer
 
 
 class Entry(weakref.ref[Any]):
@@ -447,6 +440,7 @@ class Inside:
     """A block for our own functions, entered once, by a ``with`` statement outside of generators."""
 
     __slots__ = ("__exit__", "_changes", "_value")
+    __exit__: Callable[..., None]
 
     def __init__(self, value: object = None, **changes: object) -> None:
         self._value = value
@@ -482,10 +476,8 @@ class NotedCalls(Block):
 
     __slots__ = ("notes",)
 
-    notes: CallNotes
-
     def __init__(self, notes: CallNotes) -> None:
-        self.notes = notes
+        self.notes: CallNotes = notes
 
     def changes(self) -> dict[str, Any]:
         return {"calls": self.notes}
@@ -496,10 +488,8 @@ class Placed(Block):
 
     __slots__ = ("place",)
 
-    place: tuple[Any, int] | None
-
     def __init__(self, place: Location | RawLocation | None) -> None:
-        self.place = (place, 0) if isinstance(place, Location) else place
+        self.place: tuple[Any, int] | None = (place, 0) if isinstance(place, Location) else place
 
     def changes(self) -> dict[str, Any]:
         return {"place": self.place}

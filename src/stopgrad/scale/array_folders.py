@@ -118,8 +118,6 @@ class Writing:
         then: called in the first process when the folder is complete.
     """
 
-    path: str
-
     def __init__(
         self,
         path: str,
@@ -128,7 +126,7 @@ class Writing:
         own: Mapping[str, Any] | None = None,
         then: Callable[[], None] | None = None,
     ) -> None:
-        self.path = os.path.abspath(path)
+        self.path: str = os.path.abspath(path)
         self._arrays: Mapping[str, Any] = dict(arrays)
         self._types = {name: tensor_type(dtype_of(x.dtype), tuple(x.shape)) for name, x in arrays.items()}
         self._notes = {"version": _VERSION, "processes": process_count(), "notes": dict(notes)}
@@ -453,8 +451,6 @@ class FolderReader:
         CheckpointError: it cannot be read, or was not written here.
     """
 
-    types: dict[Any, TensorType]
-
     def __init__(self, path: str) -> None:
         self.path = path
         try:
@@ -473,7 +469,7 @@ class FolderReader:
             )
         self.notes: dict[str, Any] = found["notes"]
         self.own: list[Any] = found["own"]
-        self.types = {
+        self.types: dict[Any, TensorType] = {
             n: tensor_type(DTYPES[kind], tuple(shape)) for n, (kind, shape) in found["arrays"].items()
         }
         self._files: dict[str, list[int]] = found["files"]

@@ -256,11 +256,7 @@ class MaxPoolGrad(Op):
         _check_shape(g, _pooled(x, ksize, strides, padding, dilations), "cotangent")
         return x
 
-    gradient: d.Gradient = {
-        "x": _CHOICE,
-        "g": lambda g, op: d.apply(MaxPoolGradGrad, (op.x, g), _attributes(op)),
-    }
-
+    gradient = {"x": _CHOICE, "g": lambda g, op: d.apply(MaxPoolGradGrad, (op.x, g), _attributes(op))}
     batch = d.FOLD
     rounds_once = True
 

@@ -107,7 +107,7 @@ class Symbol:
     def __bool__(self) -> bool:
         raise Refused("a value is asked for")
 
-    __hash__ = object.__hash__
+    __hash__: Any = object.__hash__
 
     def __neg__(self) -> Symbol:
         return self.recorder.negative(self)

@@ -110,6 +110,7 @@ class Traced:
     names: set[str]
     precision: str
     modes: list[str]
+    closed: jex.ClosedJaxpr
 
     def __init__(
         self,

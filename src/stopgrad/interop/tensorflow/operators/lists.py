@@ -44,7 +44,7 @@ class TensorList:
         self, length: Any, shape: Sequence[Any] | None, dtype: DType | None, rows: sg.Output | None = None
     ) -> None:
         self.length, self.dtype, self._rows = length, dtype, rows
-        self.shape: tuple[Any, ...] = tuple(shape) if shape is not None else None
+        self.shape: tuple[Any, ...] | None = tuple(shape) if shape is not None else None
         if rows is not None:
             self.shape, self.dtype = tuple(rows.shape[1:]), rows.dtype
         self.base: TensorList | None = None

@@ -32,6 +32,7 @@ class Refusal:
     """A call that cannot be translated: its operator, its line, and the reason."""
 
     name: str
+    location: Any
 
     def __init__(self, node: Node, why: str) -> None:
         self.name = name_of(node)
