@@ -42,6 +42,7 @@ from stopgrad.graph.traits import Cure, Held, Magnitudes, Unsound, check_traits
 Rule: TypeAlias = "Callable[..., Any] | Undefined"
 Gradient: TypeAlias = "Mapping[str, Rule | NoGradient] | NoGradient | Joint"
 Samples: TypeAlias = Sequence[Sample]
+Lowering: TypeAlias = "Callable[..., Any] | Unsupported"
 
 
 # ------------------------------------------------------------------------------------------ gradients
@@ -250,7 +251,7 @@ class Op:
 
     infer: ClassVar[Callable[..., Any]]
     gradient: Gradient
-    lower: ClassVar[Callable[..., Any] | Unsupported]
+    lower: Lowering
     batch: ClassVar[Any] = None
     samples: Samples
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = ()

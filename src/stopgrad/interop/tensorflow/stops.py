@@ -101,6 +101,7 @@ class Posed:
     stops: Stops
     sources: dict[str, Any]
     made: list[Any]
+    tape: Any
 
     def __init__(
         self,

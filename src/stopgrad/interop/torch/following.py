@@ -75,7 +75,7 @@ FUNCTION = "autograd.Function"
 """The beginning of the key of a user's own function."""
 
 
-class Followed(internals.DispatchMode):  # type: ignore[misc]
+class Followed(internals.DispatchMode):
     """A mode that looks at the values of all operations that run.
 
     Args:

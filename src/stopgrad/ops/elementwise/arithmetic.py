@@ -62,7 +62,7 @@ class AddV2(Arithmetic):
     gradient: d.Gradient = {"x": lambda g, op: g, "y": lambda g, op: g}
     folded = True
     magnitudes = d.Magnitudes.ADDED
-    lower = lambda xp, x, y: xp.add(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.add(x, y)
     samples: d.Samples = d.pairs()
 
 
@@ -91,7 +91,7 @@ class Sub(Arithmetic):
     )
     folded = True
     magnitudes = d.Magnitudes.ADDED
-    lower = lambda xp, x, y: xp.subtract(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.subtract(x, y)
     samples: d.Samples = d.pairs()
 
 
@@ -121,7 +121,7 @@ class Mul(Arithmetic):
     )
     folded = True
     magnitudes = d.Magnitudes.SCALED
-    lower = lambda xp, x, y: xp.multiply(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.multiply(x, y)
     samples: d.Samples = [*d.pairs(), d.sample(d.complexes(3), d.complexes(2, 3))]
 
 
@@ -153,7 +153,7 @@ class RealDiv(Arithmetic):
         ),
     )
     magnitudes = d.Magnitudes.SCALED
-    lower = lambda xp, x, y: xp.divide(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.divide(x, y)
     samples: d.Samples = [*d.pairs(y=(0.5, 2.0)), d.sample(d.complexes(3), d.complexes(3))]
 
 
@@ -177,7 +177,7 @@ class FloorDiv(Arithmetic):
     infer = d.broadcast(d.is_real)
     gradient: d.Gradient = d.not_differentiable("floor division is constant wherever it has a derivative")
     unsound = d.BY_ZERO
-    lower = lambda xp, x, y: xp.floor_divide(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.floor_divide(x, y)
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:
@@ -206,7 +206,7 @@ class FloorMod(Arithmetic):
     infer = d.broadcast(d.is_real)
     gradient: d.Gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * floordiv(op.x, op.y)}
     unsound = d.BY_ZERO
-    lower = lambda xp, x, y: xp.remainder(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.remainder(x, y)
     samples: d.Samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
@@ -231,7 +231,7 @@ class Maximum(Arithmetic):
         "x": lambda g, op: where(op.x >= op.y, g, 0),
         "y": lambda g, op: where(op.x >= op.y, 0, g),
     }
-    lower = lambda xp, x, y: xp.maximum(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.maximum(x, y)
     samples: d.Samples = d.pairs()
 
 
@@ -254,7 +254,7 @@ class Minimum(Arithmetic):
         "x": lambda g, op: where(op.x <= op.y, g, 0),
         "y": lambda g, op: where(op.x <= op.y, 0, g),
     }
-    lower = lambda xp, x, y: xp.minimum(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.minimum(x, y)
     samples: d.Samples = d.pairs()
 
 
@@ -277,7 +277,7 @@ class SquaredDifference(Arithmetic):
         "x": lambda g, op: g * (2 * (op.x - op.y)),
         "y": lambda g, op: g * (2 * (op.y - op.x)),
     }
-    lower = lambda xp, x, y: xp.square(xp.subtract(x, y))
+    lower: d.Lowering = lambda xp, x, y: xp.square(xp.subtract(x, y))
     samples: d.Samples = d.pairs()
 
 
@@ -355,7 +355,7 @@ class Neg(Elementwise):
     gradient: d.Gradient = {"x": lambda g, op: -g}
     folded = True
     magnitudes = d.Magnitudes.KEPT
-    lower = lambda xp, x: xp.negative(x)
+    lower: d.Lowering = lambda xp, x: xp.negative(x)
     samples: d.Samples = d.singles()
 
 
@@ -388,7 +388,7 @@ class Abs(Op):
     batch = d.ELEMENTWISE
     never_negative = True
     not_holomorphic = "the absolute value of a complex number is real"
-    lower = lambda xp, x: xp.abs(x)
+    lower: d.Lowering = lambda xp, x: xp.abs(x)
     samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
     extremes = d.EXTREMES
 
@@ -413,7 +413,7 @@ class Sign(Elementwise):
         "x": lambda g, op: _to_direction(g, op) if op.x.dtype.is_complex else zeros_like(g)
     }
     not_holomorphic = "of a complex number it is z / |z|"
-    lower = lambda xp, x: xp.sign(x)
+    lower: d.Lowering = lambda xp, x: xp.sign(x)
     samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
@@ -441,7 +441,7 @@ class Square(Elementwise):
     infer = d.same(d.is_number)
     gradient: d.Gradient = {"x": lambda g, op: g * (2 * conj(op.x))}
     never_negative = True
-    lower = lambda xp, x: xp.square(x)
+    lower: d.Lowering = lambda xp, x: xp.square(x)
     samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
 
 

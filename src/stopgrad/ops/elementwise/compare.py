@@ -52,7 +52,7 @@ class Equal(Comparison):
     """
 
     infer = d.broadcast_to_bool(d.is_any)
-    lower = lambda xp, x, y: xp.equal(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.equal(x, y)
 
 
 equal: d.Binary = d.binary(Equal, "equal")
@@ -67,7 +67,7 @@ class NotEqual(Comparison):
     """
 
     infer = d.broadcast_to_bool(d.is_any)
-    lower = lambda xp, x, y: xp.not_equal(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.not_equal(x, y)
 
 
 not_equal: d.Binary = d.binary(NotEqual, "not_equal")
@@ -81,7 +81,7 @@ class Less(Comparison):
         array([ True, False])
     """
 
-    lower = lambda xp, x, y: xp.less(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.less(x, y)
 
 
 less: d.Binary = d.binary(Less, "less")
@@ -95,7 +95,7 @@ class LessEqual(Comparison):
         array([ True, False])
     """
 
-    lower = lambda xp, x, y: xp.less_equal(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.less_equal(x, y)
 
 
 less_equal: d.Binary = d.binary(LessEqual, "less_equal")
@@ -109,7 +109,7 @@ class Greater(Comparison):
         array([False,  True])
     """
 
-    lower = lambda xp, x, y: xp.greater(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.greater(x, y)
 
 
 greater: d.Binary = d.binary(Greater, "greater")
@@ -123,7 +123,7 @@ class GreaterEqual(Comparison):
         array([False,  True])
     """
 
-    lower = lambda xp, x, y: xp.greater_equal(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.greater_equal(x, y)
 
 
 greater_equal: d.Binary = d.binary(GreaterEqual, "greater_equal")
@@ -147,7 +147,7 @@ class IsNan(Test):
         array([ True, False])
     """
 
-    lower = lambda xp, x: xp.isnan(x)
+    lower: d.Lowering = lambda xp, x: xp.isnan(x)
 
 
 is_nan: d.Unary = d.unary(IsNan, "is_nan")
@@ -161,7 +161,7 @@ class IsInf(Test):
         array([ True, False])
     """
 
-    lower = lambda xp, x: xp.isinf(x)
+    lower: d.Lowering = lambda xp, x: xp.isinf(x)
 
 
 is_inf: d.Unary = d.unary(IsInf, "is_inf")
@@ -175,7 +175,7 @@ class IsFinite(Test):
         array([False,  True])
     """
 
-    lower = lambda xp, x: xp.isfinite(x)
+    lower: d.Lowering = lambda xp, x: xp.isfinite(x)
 
 
 is_finite: d.Unary = d.unary(IsFinite, "is_finite")
@@ -201,7 +201,7 @@ class LogicalAnd(Logical):
         array([ True, False])
     """
 
-    lower = lambda xp, x, y: xp.logical_and(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.logical_and(x, y)
 
 
 logical_and: d.Binary = d.binary(LogicalAnd, "logical_and")
@@ -218,7 +218,7 @@ class LogicalOr(Logical):
         array([ True, False])
     """
 
-    lower = lambda xp, x, y: xp.logical_or(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.logical_or(x, y)
 
 
 logical_or: d.Binary = d.binary(LogicalOr, "logical_or")
@@ -235,7 +235,7 @@ class LogicalXor(Logical):
         array([False,  True])
     """
 
-    lower = lambda xp, x, y: xp.logical_xor(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.logical_xor(x, y)
 
 
 logical_xor: d.Binary = d.binary(LogicalXor, "logical_xor")
@@ -255,7 +255,7 @@ class LogicalNot(Op):
     infer = d.same(d.is_boolean)
     gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
-    lower = lambda xp, x: xp.logical_not(x)
+    lower: d.Lowering = lambda xp, x: xp.logical_not(x)
     samples: d.Samples = d.singles(dtypes=(d.bool_,))
 
 
@@ -282,7 +282,7 @@ class BitwiseAnd(Bitwise):
         array([2])
     """
 
-    lower = lambda xp, x, y: xp.bitwise_and(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.bitwise_and(x, y)
 
 
 bitwise_and: d.Binary = d.binary(BitwiseAnd, "bitwise_and")
@@ -299,7 +299,7 @@ class BitwiseOr(Bitwise):
         array([7])
     """
 
-    lower = lambda xp, x, y: xp.bitwise_or(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.bitwise_or(x, y)
 
 
 bitwise_or: d.Binary = d.binary(BitwiseOr, "bitwise_or")
@@ -316,7 +316,7 @@ class BitwiseXor(Bitwise):
         array([5])
     """
 
-    lower = lambda xp, x, y: xp.bitwise_xor(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.bitwise_xor(x, y)
 
 
 bitwise_xor: d.Binary = d.binary(BitwiseXor, "bitwise_xor")
@@ -336,7 +336,7 @@ class Invert(Op):
     infer = d.same(d.is_integral)
     gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
-    lower = lambda xp, x: xp.invert(x)
+    lower: d.Lowering = lambda xp, x: xp.invert(x)
     samples: d.Samples = d.singles(-5, 6, dtypes=(d.int32, d.bool_))
 
 
@@ -367,7 +367,7 @@ class LeftShift(Shift):
         array([ 4, 12])
     """
 
-    lower = lambda xp, x, y: xp.left_shift(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.left_shift(x, y)
 
 
 left_shift: d.Binary = d.binary(LeftShift, "left_shift")
@@ -385,7 +385,7 @@ class RightShift(Shift):
         array([1, 3])
     """
 
-    lower = lambda xp, x, y: xp.right_shift(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.right_shift(x, y)
 
 
 right_shift: d.Binary = d.binary(RightShift, "right_shift")

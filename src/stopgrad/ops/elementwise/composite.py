@@ -63,7 +63,7 @@ class LogAddExp(Arithmetic):
         "x": lambda g, op: _to_exponential(g, op.x, op),
         "y": lambda g, op: _to_exponential(g, op.y, op),
     }
-    lower = lambda xp, x, y: xp.logaddexp(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.logaddexp(x, y)
     samples: d.Samples = d.pairs()
     extremes = (*d.PAIRS, (-d.INF, -d.INF), (d.INF, d.INF), (1e4, -1e4))
 
@@ -181,7 +181,7 @@ class ClipByValue(Op):
         "high": lambda g, op: where(less(op.x, op.low), 0, where(greater(op.x, op.high), g, 0)),
     }
     batch = d.ELEMENTWISE
-    lower = lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)
+    lower: d.Lowering = lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)
     samples: d.Samples = [
         d.sample(d.floats(9, distinct=True), d.floats(low=-1.0, high=-0.5), d.floats(low=0.5, high=1.0)),
         d.sample(d.floats("n", 2), d.floats(2, low=-1.0, high=-0.5), d.floats("n", 1, low=0.5, high=1.0)),

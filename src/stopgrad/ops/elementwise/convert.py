@@ -163,7 +163,7 @@ class SelectV2(Op):
     }
     batch = d.ELEMENTWISE
     moves = ("x", "y")
-    lower = lambda xp, condition, x, y: xp.where(condition, x, y)
+    lower: d.Lowering = lambda xp, condition, x, y: xp.where(condition, x, y)
     samples: d.Samples = [
         d.sample(d.bools(3), d.floats(2, 3), d.floats()),
         d.sample(d.bools("n"), d.floats("n"), d.floats("n")),
@@ -208,7 +208,7 @@ class Conj(Op):
     batch = d.ELEMENTWISE
     magnitudes = d.Magnitudes.KEPT
     not_holomorphic = "it reverses the imaginary part"
-    lower = lambda xp, x: xp.conj(x)
+    lower: d.Lowering = lambda xp, x: xp.conj(x)
     samples: d.Samples = [d.sample(d.complexes(3)), d.sample(d.complexes("n", 2))]
 
 
@@ -255,7 +255,7 @@ class Real(Op):
     batch = d.ELEMENTWISE
     magnitudes = d.Magnitudes.KEPT
     not_holomorphic = "it drops the imaginary part"
-    lower = lambda xp, x: xp.real(x)
+    lower: d.Lowering = lambda xp, x: xp.real(x)
     samples: d.Samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
 
 
@@ -291,7 +291,7 @@ class Imag(Op):
     batch = d.ELEMENTWISE
     magnitudes = d.Magnitudes.KEPT
     not_holomorphic = "it drops the real part"
-    lower = lambda xp, x: xp.imag(x)
+    lower: d.Lowering = lambda xp, x: xp.imag(x)
     samples: d.Samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
 
 
@@ -338,7 +338,7 @@ class Complex(Op):
         parts = xp.stack(xp.broadcast_arrays(real, imag), -1)
         return parts.view(d.complex64.numpy if parts.dtype.itemsize == 4 else d.complex128.numpy)[..., 0]
 
-    xla = lambda xp, real, imag: xp.lax.complex(*xp.broadcast_arrays(real, imag))
+    xla: d.Lowering = lambda xp, real, imag: xp.lax.complex(*xp.broadcast_arrays(real, imag))
     samples: d.Samples = [d.sample(d.floats(3), d.floats(2, 3))]
 
 

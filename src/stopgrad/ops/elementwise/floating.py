@@ -31,7 +31,7 @@ class SignBit(Op):
     infer = d.to_bool(d.is_floating)
     gradient: d.Gradient = d.not_differentiable("a sign is constant wherever it has a derivative")
     batch = d.ELEMENTWISE
-    lower = lambda xp, x: xp.signbit(x)
+    lower: d.Lowering = lambda xp, x: xp.signbit(x)
     samples: d.Samples = d.singles()
     extremes = d.EXTREMES
 
@@ -59,7 +59,7 @@ class CopySign(Arithmetic):
         "x": lambda g, op: g * (sign(op.x) * copysign(1.0, op.y)),
         "y": d.not_differentiable("a sign is constant wherever it has a derivative"),
     }
-    lower = lambda xp, x, y: xp.copysign(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.copysign(x, y)
     samples: d.Samples = d.pairs()
 
 
@@ -101,8 +101,8 @@ class NextAfter(Op):
         "x2": d.not_differentiable("only the direction is taken from it"),
     }
     batch = d.ELEMENTWISE
-    lower = lambda xp, x1, x2: xp.nextafter(x1, x2)
-    xla = lambda xp, x1, x2: _next_by_bits(xp, *xp.broadcast_arrays(x1, x2))
+    lower: d.Lowering = lambda xp, x1, x2: xp.nextafter(x1, x2)
+    xla: d.Lowering = lambda xp, x1, x2: _next_by_bits(xp, *xp.broadcast_arrays(x1, x2))
     samples: d.Samples = d.pairs()
 
 
@@ -127,7 +127,7 @@ class Hypot(Arithmetic):
         "x": lambda g, op: g * (op.x / _not_zero(op.result)),
         "y": lambda g, op: g * (op.y / _not_zero(op.result)),
     }
-    lower = lambda xp, x, y: xp.hypot(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.hypot(x, y)
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:

@@ -78,7 +78,7 @@ class Sqrt(Elementwise):
         ),
     )
     never_negative = True
-    lower = lambda xp, x: xp.sqrt(x)
+    lower: d.Lowering = lambda xp, x: xp.sqrt(x)
     samples: d.Samples = d.singles(0.5, 2.0)
 
 
@@ -105,8 +105,8 @@ class Cbrt(RealElementwise):
             gradient=True,
         ),
     )
-    lower = lambda xp, x: xp.cbrt(x)
-    xla = lambda xp, x: xp.cbrt(d.flushed(xp, x))
+    lower: d.Lowering = lambda xp, x: xp.cbrt(x)
+    xla: d.Lowering = lambda xp, x: xp.cbrt(d.flushed(xp, x))
     samples: d.Samples = [*d.singles(0.5, 2.0), d.sample(np.array([-8.0, -0.5]))]
 
 
@@ -133,7 +133,7 @@ class Rsqrt(Elementwise):
             "the inverse root of 0 is infinite; add a small number: sg.rsqrt(x + 1e-6)",
         ),
     )
-    lower = lambda xp, x: 1 / xp.sqrt(x)
+    lower: d.Lowering = lambda xp, x: 1 / xp.sqrt(x)
     samples: d.Samples = d.singles(0.5, 2.0)
 
 
@@ -159,7 +159,7 @@ class Reciprocal(Elementwise):
             "the operand is 0 there; keep it away from 0, or take sg.reciprocal_no_nan",
         ),
     )
-    lower = lambda xp, x: 1 / x
+    lower: d.Lowering = lambda xp, x: 1 / x
     samples: d.Samples = d.singles(0.5, 2.0)
 
 
@@ -279,7 +279,7 @@ class Exp(Elementwise):
 
     gradient: d.Gradient = {"x": lambda g, op: g * conj(op.result)}
     never_negative = True
-    lower = lambda xp, x: xp.exp(x)
+    lower: d.Lowering = lambda xp, x: xp.exp(x)
     samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
@@ -298,7 +298,7 @@ class Expm1(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * conj(exp(op.x))}
-    lower = lambda xp, x: xp.expm1(x)
+    lower: d.Lowering = lambda xp, x: xp.expm1(x)
     samples: d.Samples = d.singles()
 
 
@@ -317,9 +317,9 @@ class Exp2(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * (op.result * LN2)}
-    lower = lambda xp, x: xp.exp2(x)
+    lower: d.Lowering = lambda xp, x: xp.exp2(x)
     # XLA computes exp(x log 2), which multiplies the rounding error by x.
-    xla = lambda xp, x: xp.power(xp.asarray(2, x.dtype), x)
+    xla: d.Lowering = lambda xp, x: xp.power(xp.asarray(2, x.dtype), x)
     samples: d.Samples = d.singles()
 
 
@@ -355,7 +355,7 @@ class Log(Elementwise):
 
     gradient: d.Gradient = {"x": lambda g, op: g / conj(op.x)}
     cures = _LOGARITHM
-    lower = lambda xp, x: xp.log(x)
+    lower: d.Lowering = lambda xp, x: xp.log(x)
     samples: d.Samples = d.singles(0.5, 3.0)
 
 
@@ -375,7 +375,7 @@ class Log2(Elementwise):
 
     gradient: d.Gradient = {"x": lambda g, op: g / conj(op.x * LN2)}
     cures = _LOGARITHM
-    lower = lambda xp, x: xp.log2(x)
+    lower: d.Lowering = lambda xp, x: xp.log2(x)
     samples: d.Samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
 
 
@@ -395,7 +395,7 @@ class Log10(Elementwise):
 
     gradient: d.Gradient = {"x": lambda g, op: g / conj(op.x * LN10)}
     cures = _LOGARITHM
-    lower = lambda xp, x: xp.log10(x)
+    lower: d.Lowering = lambda xp, x: xp.log10(x)
     samples: d.Samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
 
 
@@ -414,7 +414,7 @@ class Log1p(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g / (1 + conj(op.x))}
-    xla = lambda xp, x: xp.log1p(x)
+    xla: d.Lowering = lambda xp, x: xp.log1p(x)
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> Any:
@@ -450,7 +450,7 @@ class SqrtGrad(GradientOfElementwise):
         "y": lambda g, op: -g * conj(op.result / op.y),
         "g": lambda g, op: sqrt_grad(conj(op.y), g),
     }
-    lower = lambda xp, y, g: g * 0.5 / y
+    lower: d.Lowering = lambda xp, y, g: g * 0.5 / y
     samples: d.Samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 
@@ -469,7 +469,7 @@ class RsqrtGrad(GradientOfElementwise):
         "y": lambda g, op: g * conj(op.g * (-1.5 * square(op.y))),
         "g": lambda g, op: rsqrt_grad(conj(op.y), g),
     }
-    lower = lambda xp, y, g: -0.5 * g * (y * y * y)
+    lower: d.Lowering = lambda xp, y, g: -0.5 * g * (y * y * y)
     samples: d.Samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 
@@ -488,7 +488,7 @@ class ReciprocalGrad(GradientOfElementwise):
         "y": lambda g, op: g * conj(op.g * (-2 * op.y)),
         "g": lambda g, op: reciprocal_grad(conj(op.y), g),
     }
-    lower = lambda xp, y, g: -g * (y * y)
+    lower: d.Lowering = lambda xp, y, g: -g * (y * y)
     samples: d.Samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 

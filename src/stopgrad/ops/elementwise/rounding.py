@@ -43,7 +43,7 @@ class Floor(Rounding):
         array([ 1., -2.])
     """
 
-    lower = lambda xp, x: x if _whole(x) else xp.floor(x)
+    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.floor(x)
 
 
 floor: d.Unary = d.unary(Floor, "floor")
@@ -60,7 +60,7 @@ class Ceil(Rounding):
         array([ 2., -1.])
     """
 
-    lower = lambda xp, x: x if _whole(x) else xp.ceil(x)
+    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.ceil(x)
 
 
 ceil: d.Unary = d.unary(Ceil, "ceil")
@@ -77,7 +77,7 @@ class Round(Rounding):
         array([ 0.,  2., -1.])
     """
 
-    lower = lambda xp, x: x if _whole(x) else xp.round(x)
+    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.round(x)
 
 
 round: d.Unary = d.unary(Round, "round")
@@ -95,7 +95,7 @@ class Trunc(Rounding):
         array([ 1., -1.])
     """
 
-    lower = lambda xp, x: x if _whole(x) else xp.trunc(x)
+    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.trunc(x)
 
 
 trunc: d.Unary = d.unary(Trunc, "trunc")
@@ -115,7 +115,7 @@ class TruncateMod(Arithmetic):
     infer = d.broadcast(d.is_real)
     gradient: d.Gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * truncatediv(op.x, op.y)}
     unsound = d.BY_ZERO
-    lower = lambda xp, x, y: xp.fmod(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.fmod(x, y)
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:

@@ -47,7 +47,7 @@ class Sin(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * conj(cos(op.x))}
-    lower = lambda xp, x: xp.sin(x)
+    lower: d.Lowering = lambda xp, x: xp.sin(x)
     samples: d.Samples = d.singles()
 
 
@@ -66,7 +66,7 @@ class Cos(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: -(g * conj(sin(op.x)))}
-    lower = lambda xp, x: xp.cos(x)
+    lower: d.Lowering = lambda xp, x: xp.cos(x)
     samples: d.Samples = d.singles()
 
 
@@ -85,7 +85,7 @@ class Tan(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * (1 + square(conj(op.result)))}
-    lower = lambda xp, x: xp.tan(x)
+    lower: d.Lowering = lambda xp, x: xp.tan(x)
     samples: d.Samples = d.singles(-1.2, 1.2)
 
 
@@ -124,7 +124,7 @@ class Asin(Elementwise):
 
     gradient: d.Gradient = {"x": lambda g, op: g * rsqrt(1 - square(conj(op.x)))}
     cures = (_ARC_OF_ONE, _ARC_BEYOND_ONE)
-    lower = lambda xp, x: xp.arcsin(x)
+    lower: d.Lowering = lambda xp, x: xp.arcsin(x)
     samples: d.Samples = d.singles(-0.8, 0.8)
 
 
@@ -147,7 +147,7 @@ class Acos(Elementwise):
 
     gradient: d.Gradient = {"x": lambda g, op: -g * rsqrt(1 - square(conj(op.x)))}
     cures = (_ARC_OF_ONE, _ARC_BEYOND_ONE)
-    lower = lambda xp, x: xp.arccos(x)
+    lower: d.Lowering = lambda xp, x: xp.arccos(x)
     samples: d.Samples = d.singles(-0.8, 0.8)
 
 
@@ -166,7 +166,7 @@ class Atan(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g / (1 + square(conj(op.x)))}
-    lower = lambda xp, x: xp.arctan(x)
+    lower: d.Lowering = lambda xp, x: xp.arctan(x)
     samples: d.Samples = d.singles()
 
 
@@ -202,9 +202,9 @@ class Atan2(Arithmetic):
             gradient=True,
         ),
     )
-    lower = lambda xp, y, x: xp.arctan2(y, x)
+    lower: d.Lowering = lambda xp, y, x: xp.arctan2(y, x)
     # XLA takes subnormal numbers for 0 in some of the steps, and gives NaN or the other sign.
-    xla = lambda xp, y, x: xp.arctan2(d.flushed(xp, y), d.flushed(xp, x))
+    xla: d.Lowering = lambda xp, y, x: xp.arctan2(d.flushed(xp, y), d.flushed(xp, x))
     samples: d.Samples = d.pairs((0.5, 2.0), (0.5, 2.0))
 
 
@@ -225,7 +225,7 @@ class Sinh(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * conj(cosh(op.x))}
-    lower = lambda xp, x: xp.sinh(x)
+    lower: d.Lowering = lambda xp, x: xp.sinh(x)
 
     @staticmethod
     def xla(xp: Namespace, x: Array) -> Any:
@@ -253,7 +253,7 @@ class Cosh(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * conj(sinh(op.x))}
-    lower = lambda xp, x: xp.cosh(x)
+    lower: d.Lowering = lambda xp, x: xp.cosh(x)
     samples: d.Samples = d.singles()
 
 
@@ -272,7 +272,7 @@ class Tanh(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: tanh_grad(conj(op.result), g)}
-    lower = lambda xp, x: xp.tanh(x)
+    lower: d.Lowering = lambda xp, x: xp.tanh(x)
     samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
@@ -291,7 +291,7 @@ class TanhGrad(GradientOfElementwise):
         "y": lambda g, op: g * conj(op.g * (-2 * op.y)),
         "g": lambda g, op: tanh_grad(conj(op.y), g),
     }
-    lower = lambda xp, y, g: g * (1 - xp.square(y))
+    lower: d.Lowering = lambda xp, y, g: g * (1 - xp.square(y))
 
 
 tanh_grad: d.Binary = d.binary(TanhGrad, "tanh_grad")
@@ -309,7 +309,7 @@ class Asinh(Elementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g / conj(cosh(op.result))}
-    lower = lambda xp, x: xp.arcsinh(x)
+    lower: d.Lowering = lambda xp, x: xp.arcsinh(x)
     samples: d.Samples = d.singles()
 
 
@@ -339,7 +339,7 @@ class Acosh(Elementwise):
             gradient=True,
         ),
     )
-    lower = lambda xp, x: xp.arccosh(x)
+    lower: d.Lowering = lambda xp, x: xp.arccosh(x)
     samples: d.Samples = d.singles(1.5, 3.0)
 
 
@@ -370,7 +370,7 @@ class Atanh(Elementwise):
             "sg.clip_by_value(x, -1 + 1e-6, 1 - 1e-6)",
         ),
     )
-    lower = lambda xp, x: xp.arctanh(x)
+    lower: d.Lowering = lambda xp, x: xp.arctanh(x)
     samples: d.Samples = d.singles(-0.8, 0.8)
 
 

@@ -38,7 +38,7 @@ class MulNoNan(Arithmetic):
         "x": lambda g, op: multiply_no_nan(g, conj(op.y)),
         "y": lambda g, op: multiply_no_nan(conj(op.x), g),
     }
-    lower = lambda xp, x, y: xp.where(y == 0, xp.zeros((), x.dtype), x * y)
+    lower: d.Lowering = lambda xp, x, y: xp.where(y == 0, xp.zeros((), x.dtype), x * y)
     samples: d.Samples = d.pairs()
 
 

@@ -147,7 +147,7 @@ class Rfft(Op):
 
     gradient: d.Gradient = {"x": lambda g, op: _from_half(g, op, op.x.shape[op.axis], DUAL[op.norm])}
     batch = d.ALONG
-    lower = lambda xp, x, axis, norm: xp.fft.rfft(x, axis=axis, norm=norm)
+    lower: d.Lowering = lambda xp, x, axis, norm: xp.fft.rfft(x, axis=axis, norm=norm)
     samples: d.Samples = [
         d.sample(d.floats(4), axis=0, norm="backward"),
         d.sample(d.floats("n", 2), axis=0, norm="ortho"),
@@ -195,7 +195,7 @@ class Irfft(Op):
         )
     }
     batch = d.ALONG
-    lower = lambda xp, x, axis, n, norm: xp.fft.irfft(x, n=n, axis=axis, norm=norm)
+    lower: d.Lowering = lambda xp, x, axis, n, norm: xp.fft.irfft(x, n=n, axis=axis, norm=norm)
     samples: d.Samples = [
         d.sample(d.complexes(3), axis=0, n=4, norm="backward"),
         d.sample(d.complexes(2, 3), axis=1, n=5, norm="ortho"),

@@ -59,7 +59,7 @@ class Gate(Op, abstract=True):
     passes = 0
     merged = False
     batch: ClassVar[Any] = d.ALONG
-    lower = staticmethod(lambda xp, x, *_, **__: x)
+    lower: d.Lowering = staticmethod(lambda xp, x, *_, **__: x)
 
 
 def carries_gradient(x: object) -> bool:

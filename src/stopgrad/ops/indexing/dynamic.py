@@ -261,7 +261,9 @@ class DynamicSlice(Op):
         at = _starts(xp, starts, x.shape, sizes)
         return x[tuple(builtins.slice(int(a), int(a) + int(n)) for a, n in zip(at, sizes, strict=True))]
 
-    xla = lambda xp, x, starts, sizes: xp.lax.dynamic_slice(x, _starts(xp, starts, x.shape, sizes), sizes)
+    xla: d.Lowering = lambda xp, x, starts, sizes: xp.lax.dynamic_slice(
+        x, _starts(xp, starts, x.shape, sizes), sizes
+    )
     samples: d.Samples = [
         d.sample(d.floats(4, 3), np.array([1, -2], np.int32), sizes=(2, 2)),
         d.sample(d.floats(4, 3), np.array([3, 0], np.int32), sizes=(2, 3)),
@@ -347,7 +349,7 @@ class DynamicUpdateSlice(Op):
         )
         return full
 
-    xla = lambda xp, x, updates, starts: xp.lax.dynamic_update_slice(
+    xla: d.Lowering = lambda xp, x, updates, starts: xp.lax.dynamic_update_slice(
         x, updates, _starts(xp, starts, x.shape, updates.shape)
     )
     samples: d.Samples = [

@@ -196,8 +196,8 @@ class TensorScatterUpdate(Scatter):
         "updates": lambda g, op: _of_the_last(_at(op, g), op),
     }
     moves = ("x", "updates")
-    lower = _by_numpy(_set)
-    xla = _by_jax("set")
+    lower: d.Lowering = _by_numpy(_set)
+    xla: d.Lowering = _by_jax("set")
 
 
 def _of_the_last(g: Output, op: Operation) -> Tensor:
@@ -254,8 +254,8 @@ class TensorScatterMax(ScatterExtremum):
     """
 
     promotes = Promotion(d.is_real, ("x", "updates"))
-    lower = _by_numpy(np.maximum.at)
-    xla = _by_jax("max")
+    lower: d.Lowering = _by_numpy(np.maximum.at)
+    xla: d.Lowering = _by_jax("max")
 
 
 class TensorScatterMin(ScatterExtremum):
@@ -271,8 +271,8 @@ class TensorScatterMin(ScatterExtremum):
     """
 
     promotes = Promotion(d.is_real, ("x", "updates"))
-    lower = _by_numpy(np.minimum.at)
-    xla = _by_jax("min")
+    lower: d.Lowering = _by_numpy(np.minimum.at)
+    xla: d.Lowering = _by_jax("min")
 
 
 # ------------------------------------------------------------------------------------------------ products
@@ -304,8 +304,8 @@ class TensorScatterMul(Scatter):
         ),
     }
     rounds_once = True
-    lower = _by_numpy(np.multiply.at)
-    xla = _by_jax("multiply")
+    lower: d.Lowering = _by_numpy(np.multiply.at)
+    xla: d.Lowering = _by_jax("multiply")
     samples: d.Samples = [
         *Scatter.samples,
         d.sample(

@@ -75,7 +75,7 @@ class StridedSlice(Op):
     gradient: d.Gradient = {"x": lambda g, op: d.apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
     batch = d.along(spans=lambda size: (0, size, 1))
     moves = ("x",)
-    lower = lambda xp, x, spans: x[slices_of(spans)]
+    lower: d.Lowering = lambda xp, x, spans: x[slices_of(spans)]
     samples: d.Samples = [
         d.sample(d.floats(5, 3), spans=((1, 2, 2), (2, 3, -1))),
         d.sample(d.floats(4), spans=((0, 0, 1),)),

@@ -65,7 +65,7 @@ class MatrixDeterminant(Op):
     gradient: d.Gradient = {"x": lambda g, op: _each(wide(g)) * adjoint(d.apply(Adjugate, (wide(op.x),)))}
     batch = d.ALONG
     rounds_once = True
-    lower = lambda xp, x: xp.linalg.det(x)
+    lower: d.Lowering = lambda xp, x: xp.linalg.det(x)
 
     @staticmethod
     def xla(xp: Namespace, x: Array) -> Any:
@@ -219,7 +219,7 @@ class LogMatrixDeterminant(Op):
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "the logarithm of an absolute value is real"
-    lower = lambda xp, x: tuple(xp.linalg.slogdet(x))
+    lower: d.Lowering = lambda xp, x: tuple(xp.linalg.slogdet(x))
     samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=2.0)),
         d.sample(d.floats("n", 2, 2, diagonal=3.0)),

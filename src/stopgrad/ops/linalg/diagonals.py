@@ -69,7 +69,7 @@ class MatrixDiagPart(Op):
     gradient: d.Gradient = {"x": lambda g, op: _to_matrix(g, op.offset, *op.x.shape[-2:])}
     batch = d.ALONG
     moves = ("x",)
-    lower = lambda xp, x, offset: xp.diagonal(x, offset, -2, -1)
+    lower: d.Lowering = lambda xp, x, offset: xp.diagonal(x, offset, -2, -1)
     samples: d.Samples = [
         d.sample(d.floats(3, 4), offset=0),
         d.sample(d.floats("n", 3, 3), offset=-1),

@@ -304,7 +304,7 @@ class Eigenvalues(Op):
 
         return finite_only(xp, values, x)[0]
 
-    xla = lambda xp, x: finite_only(xp, lambda x: (xp.linalg.eigvals(x),), x)[0]
+    xla: d.Lowering = lambda xp, x: finite_only(xp, lambda x: (xp.linalg.eigvals(x),), x)[0]
     samples: d.Samples = Eig.samples
 
 

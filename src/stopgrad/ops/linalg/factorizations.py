@@ -86,7 +86,7 @@ class Cholesky(Op):
     def lower(xp: Namespace, x: Array) -> Any:
         return xp.tril(where_possible(xp.linalg.cholesky, hermitian_part(xp, x)))
 
-    xla = lambda xp, x: xp.lax.linalg.cholesky(hermitian_part(xp, x), symmetrize_input=False)
+    xla: d.Lowering = lambda xp, x: xp.lax.linalg.cholesky(hermitian_part(xp, x), symmetrize_input=False)
     samples: d.Samples = [
         d.sample(d.floats(3, 3, low=-1.0, high=1.0, diagonal=4.0)),
         d.sample(d.floats("n", 2, 2, low=-1.0, high=1.0, diagonal=4.0)),

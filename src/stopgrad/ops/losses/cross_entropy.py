@@ -158,8 +158,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     batch = d.ALONG
     rounds_once = True
 
-    lower = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.lower)
-    xla = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.xla)
+    lower: d.Lowering = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.lower)
+    xla: d.Lowering = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.xla)
 
     samples: d.Samples = [
         d.sample(d.ints(4, low=0, high=3), d.floats(4, 3)),
@@ -212,7 +212,7 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
         "labels": lambda g, op: -g * op.logits,
         "logits": lambda g, op: wide(g) * (sigmoid(wide(op.logits)) - wide(op.labels)),
     }
-    lower = lambda xp, labels, logits: (
+    lower: d.Lowering = lambda xp, labels, logits: (
         xp.maximum(logits, xp.zeros((), logits.dtype)) - logits * labels + xp.log1p(xp.exp(-xp.abs(logits)))
     )
     samples: d.Samples = [

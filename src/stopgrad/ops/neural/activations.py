@@ -73,7 +73,7 @@ class Relu(RealElementwise):
 
     infer = d.same(d.is_real)
     gradient: d.Gradient = {"x": lambda g, op: relu_grad(op.result, g)}
-    lower = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype))
+    lower: d.Lowering = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype))
     samples: d.Samples = _KINKS
     extremes = _SMALL
 
@@ -90,7 +90,7 @@ class ReluGrad(GradientOfActivation):
     """
 
     gradient: d.Gradient = {"y": _STEP, "g": lambda g, op: relu_grad(op.y, g)}
-    lower = lambda xp, y, g: xp.where(y > 0, g, xp.zeros((), g.dtype))
+    lower: d.Lowering = lambda xp, y, g: xp.where(y > 0, g, xp.zeros((), g.dtype))
 
 
 relu_grad: d.Binary = d.binary(ReluGrad, "relu_grad")
@@ -109,7 +109,9 @@ class Relu6(RealElementwise):
 
     infer = d.same(d.is_real)
     gradient: d.Gradient = {"x": lambda g, op: relu6_grad(op.result, g)}
-    lower = lambda xp, x: xp.minimum(xp.maximum(x, xp.zeros((), x.dtype)), xp.full((), 6, x.dtype))
+    lower: d.Lowering = lambda xp, x: xp.minimum(
+        xp.maximum(x, xp.zeros((), x.dtype)), xp.full((), 6, x.dtype)
+    )
     samples: d.Samples = _KINKS
     extremes = _SMALL
 
@@ -126,7 +128,7 @@ class Relu6Grad(GradientOfActivation):
     """
 
     gradient: d.Gradient = {"y": _STEP, "g": lambda g, op: relu6_grad(op.y, g)}
-    lower = lambda xp, y, g: xp.where((y > 0) & (y < 6), g, xp.zeros((), g.dtype))
+    lower: d.Lowering = lambda xp, y, g: xp.where((y > 0) & (y < 6), g, xp.zeros((), g.dtype))
 
 
 relu6_grad: d.Binary = d.binary(Relu6Grad, "relu6_grad")
@@ -204,7 +206,7 @@ class EluGrad(GradientOfActivation):
         "y": lambda g, op: where(less(op.y, 0), g * op.g, 0),
         "g": lambda g, op: elu_grad(op.y, g),
     }
-    lower = lambda xp, y, g: xp.where(y > 0, g, g * (y + xp.ones((), y.dtype)))
+    lower: d.Lowering = lambda xp, y, g: xp.where(y > 0, g, g * (y + xp.ones((), y.dtype)))
 
 
 elu_grad: d.Binary = d.binary(EluGrad, "elu_grad")
@@ -252,7 +254,7 @@ class SigmoidGrad(GradientOfActivation):
         "y": lambda g, op: g * (op.g * (1 - 2 * op.y)),
         "g": lambda g, op: sigmoid_grad(op.y, g),
     }
-    lower = lambda xp, y, g: g * (y * (1 - y))
+    lower: d.Lowering = lambda xp, y, g: g * (y * (1 - y))
 
 
 sigmoid_grad: d.Binary = d.binary(SigmoidGrad, "sigmoid_grad")
@@ -270,7 +272,7 @@ class LogSigmoid(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * sigmoid(-op.x)}
-    lower = lambda xp, x: xp.minimum(x, xp.zeros((), x.dtype)) - xp.log1p(xp.exp(-xp.abs(x)))
+    lower: d.Lowering = lambda xp, x: xp.minimum(x, xp.zeros((), x.dtype)) - xp.log1p(xp.exp(-xp.abs(x)))
     samples: d.Samples = d.singles()
     extremes = _SMALL
 
@@ -290,7 +292,7 @@ class Softplus(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * sigmoid(op.x)}
-    lower = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)) + xp.log1p(xp.exp(-xp.abs(x)))
+    lower: d.Lowering = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)) + xp.log1p(xp.exp(-xp.abs(x)))
     samples: d.Samples = d.singles()
     extremes = _SMALL
 
@@ -313,8 +315,8 @@ class Silu(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: _silu_gradient(g, op)}
-    lower = lambda xp, x: x * _logistic(xp, x)
-    xla = lambda xp, x: x * xp.lax.logistic(x)
+    lower: d.Lowering = lambda xp, x: x * _logistic(xp, x)
+    xla: d.Lowering = lambda xp, x: x * xp.lax.logistic(x)
     samples: d.Samples = d.singles()
     extremes = _SMALL
 

@@ -77,7 +77,7 @@ class Argsort(Op):
     gradient: d.Gradient = d.not_differentiable("a position has no derivative")
     batch = d.ALONG
     rounds_once = True
-    lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
+    lower: d.Lowering = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
     samples: d.Samples = [
         d.sample(d.floats(2, 4), axis=1, descending=False),
         d.sample(d.ints("n", 3, low=0, high=3), axis=0, descending=True),

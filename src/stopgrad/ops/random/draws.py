@@ -191,7 +191,7 @@ class RandomUniform(Drawn):
         Multiples of 2⁻²³ for float32, of 2⁻⁵² for float64.
     """
 
-    lower = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
+    lower: d.Lowering = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
 
 
 @d.builds(RandomUniform)

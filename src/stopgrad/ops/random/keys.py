@@ -224,7 +224,7 @@ class RandomSplit(Op):
 
     gradient: d.Gradient = NO_GRADIENT
     batch = d.KEYS
-    lower = lambda xp, key, n: xp.stack(words(xp, key, (n,)), -1)
+    lower: d.Lowering = lambda xp, key, n: xp.stack(words(xp, key, (n,)), -1)
     samples: d.Samples = [d.sample(KEY, n=2), d.sample(KEY, n=0)]
 
 

@@ -176,7 +176,9 @@ class Max(Extremum):
         array(3.)
     """
 
-    lower = lambda xp, x, axis, keepdims: xp.max(x, axis=axis, keepdims=keepdims, initial=lowest(x.dtype))
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.max(
+        x, axis=axis, keepdims=keepdims, initial=lowest(x.dtype)
+    )
 
 
 reduce_max: Callable[..., Tensor] = _public(Max, "reduce_max")
@@ -194,7 +196,9 @@ class Min(Extremum):
         array(1.)
     """
 
-    lower = lambda xp, x, axis, keepdims: xp.min(x, axis=axis, keepdims=keepdims, initial=highest(x.dtype))
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.min(
+        x, axis=axis, keepdims=keepdims, initial=highest(x.dtype)
+    )
 
 
 reduce_min: Callable[..., Tensor] = _public(Min, "reduce_min")
@@ -224,7 +228,7 @@ class Prod(Reduction):
 
     infer = reduction(d.is_number)
     gradient: d.Gradient = {"x": lambda g, op: spread(wide(g), op) * conj(_product_of_others(op))}
-    lower = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples: d.Samples = [
         *Reduction.samples,
         d.sample(np.array([[0.0, 2.0, 0.0], [3.0, 0.0, 1.0]]), axis=(1,), keepdims=False),
@@ -270,7 +274,7 @@ class AnyOf(BooleanReduction):
     """
 
     type = "Any"
-    lower = lambda xp, x, axis, keepdims: xp.any(x, axis=axis, keepdims=keepdims)
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.any(x, axis=axis, keepdims=keepdims)
 
 
 reduce_any: Callable[..., Tensor] = _public(AnyOf, "reduce_any")
@@ -288,7 +292,7 @@ class AllOf(BooleanReduction):
     """
 
     type = "All"
-    lower = lambda xp, x, axis, keepdims: xp.all(x, axis=axis, keepdims=keepdims)
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.all(x, axis=axis, keepdims=keepdims)
 
 
 reduce_all: Callable[..., Tensor] = _public(AllOf, "reduce_all")
@@ -441,7 +445,7 @@ class ArgMax(ArgReduction):
         array(1)
     """
 
-    lower = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
+    lower: d.Lowering = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
 
 
 @d.builds(ArgMax, by_type=True)
@@ -459,7 +463,7 @@ class ArgMin(ArgReduction):
         array(0)
     """
 
-    lower = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
+    lower: d.Lowering = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
 
 
 @d.builds(ArgMin, by_type=True)

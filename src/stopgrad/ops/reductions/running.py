@@ -103,7 +103,9 @@ class Cumsum(Running):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: cumsum(g, op.axis, op.exclusive, not op.reverse)}
-    lower = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumsum, 0)
+    lower: d.Lowering = lambda xp, x, axis, exclusive, reverse: _accumulate(
+        xp, x, axis, exclusive, reverse, xp.cumsum, 0
+    )
 
 
 @d.builds(Cumsum, by_type=True)
@@ -125,7 +127,7 @@ class Cumprod(Running):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: _cumprod_gradient(g, op)}
-    lower = lambda xp, x, axis, exclusive, reverse: _accumulate(
+    lower: d.Lowering = lambda xp, x, axis, exclusive, reverse: _accumulate(
         xp, x, axis, exclusive, reverse, xp.cumprod, 1
     )
 
@@ -212,8 +214,8 @@ class Cummax(RunningExtremum):
         array([1., 3., 3.])
     """
 
-    lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.maximum.accumulate)
-    xla = lambda xp, x, axis, reverse: xp.lax.cummax(x, axis, reverse) if x.size else x
+    lower: d.Lowering = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.maximum.accumulate)
+    xla: d.Lowering = lambda xp, x, axis, reverse: xp.lax.cummax(x, axis, reverse) if x.size else x
 
 
 @d.builds(Cummax)
@@ -232,8 +234,8 @@ class Cummin(RunningExtremum):
         array([3., 1., 1.])
     """
 
-    lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.minimum.accumulate)
-    xla = lambda xp, x, axis, reverse: xp.lax.cummin(x, axis, reverse) if x.size else x
+    lower: d.Lowering = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.minimum.accumulate)
+    xla: d.Lowering = lambda xp, x, axis, reverse: xp.lax.cummin(x, axis, reverse) if x.size else x
 
 
 @d.builds(Cummin)
@@ -276,10 +278,10 @@ class CumulativeLogsumexp(Op):
     batch = d.ALONG
     rounds_once = True
     # In float64, since each step rounds a logarithm whose last digit may be more than the step.
-    lower = lambda xp, x, axis, reverse: _accumulated(
+    lower: d.Lowering = lambda xp, x, axis, reverse: _accumulated(
         xp, x.astype(np.float64), axis, reverse, np.logaddexp.accumulate
     )
-    xla = lambda xp, x, axis, reverse: xp.lax.cumlogsumexp(x, axis, reverse) if x.size else x
+    xla: d.Lowering = lambda xp, x, axis, reverse: xp.lax.cumlogsumexp(x, axis, reverse) if x.size else x
     samples: d.Samples = [
         d.sample(d.floats(2, 3), axis=1, reverse=False),
         d.sample(d.floats("n", 2), axis=0, reverse=True),

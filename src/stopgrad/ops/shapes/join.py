@@ -77,7 +77,7 @@ class ConcatV2(Op):
     }
     batch = d.ALONG
     moves = ("xs",)
-    lower = lambda xp, *xs, axis: xp.concatenate(xs, axis)
+    lower: d.Lowering = lambda xp, *xs, axis: xp.concatenate(xs, axis)
     samples: d.Samples = [
         d.sample(d.floats(2, 3), d.floats(1, 3), axis=0),
         d.sample(d.floats("n"), d.floats(2), d.floats("n"), axis=0),
@@ -143,7 +143,7 @@ class Pack(Op):
     gradient: d.Gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
     batch = d.ALONG
     moves = ("xs",)
-    lower = lambda xp, *xs, axis: xp.stack(xs, axis)
+    lower: d.Lowering = lambda xp, *xs, axis: xp.stack(xs, axis)
     samples: d.Samples = [
         d.sample(d.floats(2, 3), d.floats(2, 3), axis=1),
         d.sample(d.floats("n"), d.floats("n"), axis=0),
@@ -353,7 +353,9 @@ class PadV2(Op):
     batch = d.PAD
     pads = True
     moves = ("x", "value")
-    lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value) if paddings else x
+    lower: d.Lowering = lambda xp, x, value, paddings: (
+        xp.pad(x, paddings, constant_values=value) if paddings else x
+    )
     samples: d.Samples = [
         d.sample(d.floats(2, 3), d.floats(), paddings=((1, 0), (2, 1))),
         d.sample(d.floats(0), d.floats(), paddings=((1, 1),)),
@@ -473,7 +475,7 @@ class Tile(Op):
     gradient: d.Gradient = {"x": lambda g, op: _untile(g, op)}
     batch = d.along(multiples=lambda size: 1)
     moves = ("x",)
-    lower = lambda xp, x, multiples: xp.tile(x, multiples)
+    lower: d.Lowering = lambda xp, x, multiples: xp.tile(x, multiples)
     samples: d.Samples = [
         d.sample(d.floats(2, 3), multiples=(2, 1)),
         d.sample(d.floats("n"), multiples=(3,)),
@@ -532,7 +534,7 @@ class ReverseV2(Op):
     gradient: d.Gradient = {"tensor": lambda g, op: reverse(g, op.axis)}
     batch = d.ALONG
     moves = ("tensor",)
-    lower = lambda xp, tensor, axis: xp.flip(tensor, axis)
+    lower: d.Lowering = lambda xp, tensor, axis: xp.flip(tensor, axis)
     samples: d.Samples = [d.sample(d.floats(2, 3), axis=(1,)), d.sample(d.floats("n"), axis=(0,))]
 
 

@@ -72,7 +72,7 @@ class Reshape(Op):
     folded = True
     keeps_sign = True
     magnitudes = d.Magnitudes.SAME
-    lower = lambda xp, x, shape: xp.reshape(x, shape)
+    lower: d.Lowering = lambda xp, x, shape: xp.reshape(x, shape)
     samples: d.Samples = [
         d.sample(d.floats(2, 3), shape=(3, 2)),
         d.sample(d.floats(1, 1), shape=()),
@@ -141,7 +141,7 @@ class Transpose(Op):
     moves = ("x",)
     remade = True
     magnitudes = d.Magnitudes.SAME
-    lower = lambda xp, x, perm: xp.transpose(x, perm)
+    lower: d.Lowering = lambda xp, x, perm: xp.transpose(x, perm)
     samples: d.Samples = [
         d.sample(d.floats(2, 3, 4), perm=(2, 0, 1)),
         d.sample(d.floats("n", 2), perm=(1, 0)),
@@ -199,7 +199,7 @@ class BroadcastTo(Op):
     folded = True
     keeps_sign = True
     magnitudes = d.Magnitudes.SAME
-    lower = lambda xp, x, shape: xp.broadcast_to(x, shape)
+    lower: d.Lowering = lambda xp, x, shape: xp.broadcast_to(x, shape)
     samples: d.Samples = [
         d.sample(d.floats(3), shape=(2, 3)),
         d.sample(d.floats(2, 1), shape=(2, 3)),
@@ -304,7 +304,7 @@ class Sum(Op):
     rounds_once = True
     keeps_sign = True
     magnitudes = d.Magnitudes.SAME
-    lower = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples: d.Samples = [
         d.sample(d.floats(2, 3), axis=(0,), keepdims=False),
         d.sample(d.floats("n", 2, 3), axis=(0, 2), keepdims=True),

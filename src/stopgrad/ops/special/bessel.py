@@ -34,8 +34,8 @@ class BesselI0(RealElementwise):
 
     gradient: d.Gradient = {"x": lambda g, op: g * bessel_i1(op.x)}
     # SciPy and JAX give NaN at infinity.
-    lower = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), xp.special.i0(x))
-    xla = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), _unscaled(xp, xp.special.i0e(x), x))
+    lower: d.Lowering = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), xp.special.i0(x))
+    xla: d.Lowering = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), _unscaled(xp, xp.special.i0e(x), x))
     samples: d.Samples = d.singles()
 
 
@@ -54,7 +54,7 @@ class BesselI0e(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * (bessel_i1e(op.x) - sign(op.x) * op.result)}
-    lower = lambda xp, x: xp.special.i0e(x)
+    lower: d.Lowering = lambda xp, x: xp.special.i0e(x)
     samples: d.Samples = d.singles()
 
 
@@ -73,8 +73,8 @@ class BesselI1(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * (bessel_i0(op.x) - _over(op.result, op.x))}
-    lower = lambda xp, x: xp.where(xp.isinf(x), x, xp.special.i1(x))
-    xla = lambda xp, x: xp.where(xp.isinf(x), x, _unscaled(xp, xp.special.i1e(x), x))
+    lower: d.Lowering = lambda xp, x: xp.where(xp.isinf(x), x, xp.special.i1(x))
+    xla: d.Lowering = lambda xp, x: xp.where(xp.isinf(x), x, _unscaled(xp, xp.special.i1e(x), x))
     samples: d.Samples = d.singles()
 
 
@@ -97,7 +97,7 @@ class BesselI1e(RealElementwise):
             g * (bessel_i0e(op.x) - sign(op.x) * op.result - _over(op.result, op.x, exp(-abs(op.x))))
         )
     }
-    lower = lambda xp, x: xp.special.i1e(x)
+    lower: d.Lowering = lambda xp, x: xp.special.i1e(x)
     samples: d.Samples = d.singles()
 
 

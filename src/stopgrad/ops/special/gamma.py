@@ -51,7 +51,7 @@ class Erf(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
-    lower = lambda xp, x: xp.special.erf(x)
+    lower: d.Lowering = lambda xp, x: xp.special.erf(x)
     samples: d.Samples = d.singles()
 
 
@@ -70,7 +70,7 @@ class Erfc(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: -g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
-    lower = lambda xp, x: xp.special.erfc(x)
+    lower: d.Lowering = lambda xp, x: xp.special.erfc(x)
     samples: d.Samples = d.singles()
 
 
@@ -92,7 +92,7 @@ class Erfinv(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * (math.sqrt(math.pi) / 2 * exp(square(op.result)))}
-    lower = lambda xp, x: xp.special.erfinv(x)
+    lower: d.Lowering = lambda xp, x: xp.special.erfinv(x)
     samples: d.Samples = d.singles(-0.8, 0.8)
 
 
@@ -115,7 +115,7 @@ class Ndtri(RealElementwise):
     """
 
     gradient: d.Gradient = {"x": lambda g, op: g * (math.sqrt(2 * math.pi) * exp(square(op.result) * 0.5))}
-    lower = lambda xp, x: xp.special.ndtri(x)
+    lower: d.Lowering = lambda xp, x: xp.special.ndtri(x)
     samples: d.Samples = d.singles(0.1, 0.9)
 
 
@@ -160,7 +160,7 @@ class Lgamma(RealElementwise):
 
     gradient: d.Gradient = {"x": lambda g, op: g * digamma(op.x)}
     cures = (_POLE,)
-    xla = lambda xp, x: xp.special.gammaln(x)
+    xla: d.Lowering = lambda xp, x: xp.special.gammaln(x)
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> Any:
@@ -299,7 +299,7 @@ class Polygamma(Op):
     gradient: d.Gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
     batch = d.ELEMENTWISE
     rounds_once = True
-    lower = lambda xp, x, n: _reflected(
+    lower: d.Lowering = lambda xp, x, n: _reflected(
         xp, x, n, lambda y: _trigamma_and_higher(xp, y, n), d.INF if n % 2 else -d.INF
     )
     samples: d.Samples = [

@@ -322,7 +322,7 @@ class Igamma(IncompleteGamma):
     """
 
     gradient: d.Gradient = {"a": lambda g, op: _by_shape(g, op), "x": lambda g, op: _by_number(g, op)}
-    lower = lambda xp, a, x: xp.special.gammainc(a, x)
+    lower: d.Lowering = lambda xp, a, x: xp.special.gammainc(a, x)
     extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, d.INF), (2.0, d.NAN), (d.NAN, 1.0))
 
 
@@ -349,7 +349,7 @@ class Igammac(IncompleteGamma):
         "a": lambda g, op: negative(_by_shape(g, op)),
         "x": lambda g, op: negative(_by_number(g, op)),
     }
-    lower = lambda xp, a, x: xp.special.gammaincc(a, x)
+    lower: d.Lowering = lambda xp, a, x: xp.special.gammaincc(a, x)
     extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, d.INF), (2.0, d.NAN), (d.NAN, 1.0))
 
 
@@ -388,7 +388,7 @@ class Betainc(Op):
     }
     batch = d.ELEMENTWISE
     rounds_once = True
-    lower = lambda xp, a, b, x: xp.special.betainc(a, b, x)
+    lower: d.Lowering = lambda xp, a, b, x: xp.special.betainc(a, b, x)
     samples: d.Samples = [
         d.sample(
             d.floats(3, low=0.5, high=4.0), d.floats(2, 3, low=0.5, high=4.0), d.floats(3, low=0.1, high=0.9)

@@ -104,7 +104,7 @@ class Foreign(Op):
     samples: d.Samples = ()
     cached = False
     merged = False
-    lower = d.unsupported(
+    lower: d.Lowering = d.unsupported(
         "it belongs to another framework; what stopgrad.jax.load imports is run by the xla engine "
         "(engine='auto' or 'xla'), and what stopgrad.torch.watch and explain record has no values"
     )

@@ -99,7 +99,7 @@ class Shard(Op):
 
     gradient: d.Gradient = {"x": lambda g, op: shard(g, op.sharding)}
     batch = d.along(sharding=lambda size: FREE)
-    lower = lambda xp, x, sharding: x
+    lower: d.Lowering = lambda xp, x, sharding: x
     samples: d.Samples = [
         d.sample(d.floats("n", 2), sharding=("data", None)),
         d.sample(d.bools(3), sharding=("*",)),

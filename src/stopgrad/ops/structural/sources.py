@@ -76,7 +76,7 @@ class Placeholder(Op):
 
     gradient: d.Gradient = {}
     fed = True
-    lower = d.unsupported("a placeholder has no value of its own; it is fed")
+    lower: d.Lowering = d.unsupported("a placeholder has no value of its own; it is fed")
     samples: d.Samples = [d.sample(dtype=d.float64, shape=(2, 3), sharding=("data", None))]
     merged = False
 
@@ -123,7 +123,7 @@ class Const(Op):
 
     gradient: d.Gradient = {}
     remade = True
-    lower = lambda xp, value: xp.asarray(value.array)
+    lower: d.Lowering = lambda xp, value: xp.asarray(value.array)
     samples: d.Samples = [d.sample(value=Literal(np.array([1.0, -2.0])))]
 
 
@@ -185,7 +185,7 @@ class Parameter(Op):
         return divided(d.tensor_type(d.dtype_of(value.array.dtype), value.array.shape), sharding)
 
     gradient: d.Gradient = {}
-    lower = d.unsupported("a parameter's value is held by a session")
+    lower: d.Lowering = d.unsupported("a parameter's value is held by a session")
     samples: d.Samples = [d.sample(value=Literal(np.array([1.0, -2.0])), sharding=())]
     merged = False  # Two parameters with equal first values are still two.
     stateful = True
@@ -266,7 +266,7 @@ class Assign(Op):
         "parameter": d.not_differentiable("the old value is replaced"),
         "value": lambda g, op: g,
     }
-    lower = lambda xp, parameter, value: value
+    lower: d.Lowering = lambda xp, parameter, value: value
     samples: d.Samples = [d.sample(d.floats(3), d.floats(3))]
     merged = False
     stateful = True
@@ -303,7 +303,7 @@ class Identity(Op):
     batch = d.ELEMENTWISE
     moves = ("x",)
     remade = True
-    lower = lambda xp, x: x
+    lower: d.Lowering = lambda xp, x: x
     samples: d.Samples = [d.sample(d.floats("n", 2)), d.sample(d.bools(3))]
 
     @classmethod
@@ -338,7 +338,7 @@ class Size(Op):
 
     gradient: d.Gradient = {}
     remade = True
-    lower = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
+    lower: d.Lowering = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
     samples: d.Samples = [d.sample(size=6, dtype=d.float64)]
 
 
@@ -448,7 +448,7 @@ class Fill(Op):
     moves = ("value",)
     views = True
     remade = True
-    lower = lambda xp, value, shape: xp.broadcast_to(value, shape)
+    lower: d.Lowering = lambda xp, value, shape: xp.broadcast_to(value, shape)
     samples: d.Samples = [d.sample(d.floats(), shape=(2, 3))]
 
 

@@ -84,7 +84,7 @@ class Translator:
 
     # ------------------------------------------------------------------------------------------- sizes
 
-    def size(self, size: int | torch.SymInt) -> Any:
+    def size(self, size: Any) -> Any:
         """A size of PyTorch's as a number or a :class:`stopgrad.Dim`."""
         if isinstance(size, int):
             return size
