@@ -213,3 +213,9 @@ class ArrayMethods:
 
 ArrayLike: TypeAlias = ArrayMethods | Dim | npt.ArrayLike | Sequence["ArrayLike"]
 """What a function takes as an operand: outputs, numbers, sizes, arrays of any library, and lists of these."""
+
+Numbers: TypeAlias = npt.ArrayLike | Sequence["Numbers"]
+"""Operands without outputs, of which functions make an array."""
+
+Tensors: TypeAlias = ArrayMethods | Dim | Sequence[ArrayLike]
+"""Operands with outputs or sizes of them, of which functions make an output."""

@@ -108,8 +108,10 @@ class Output(ArrayMethods):
             raise self._no_value(f"the text in the form {form!r}")
         return str(self)
 
-    def __array__(self, *_: object, **__: object) -> np.ndarray:
-        raise self._no_value("the array")
+    if not TYPE_CHECKING:  # To type checkers, it is no array.
+
+        def __array__(self, *_: object, **__: object) -> np.ndarray:
+            raise self._no_value("the array")
 
     def __len__(self) -> int:
         if self.ndim == 0:

@@ -315,7 +315,7 @@ class Einsum(Op):
 @d.builds(Einsum, by_type=True)
 def einsum(
     equation: str | ArrayLike,
-    *inputs: Any,
+    *inputs: ArrayLike | Sequence[Any],
     optimize: bool | str | Sequence[Any] = True,
     name: str | None = None,
 ) -> Tensor:

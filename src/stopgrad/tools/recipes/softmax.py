@@ -170,7 +170,7 @@ def _pictures(residue: Numbers, curves: dict[str, list[float]]) -> list[Picture]
     ]
 
 
-def _case_table(x: Numbers, values: dict[str, Array], gradients: dict[str, Array]) -> Table:
+def _case_table(x: Numbers, values: dict[str, Numbers], gradients: dict[str, Numbers]) -> Table:
     truth = exact(x, np.broadcast_to(WEIGHTS, x.shape))[1]
 
     def error(name: str, i: int) -> str:

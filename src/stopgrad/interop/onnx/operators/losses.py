@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
@@ -47,7 +48,9 @@ class Labels:
         if self.ignored is not None:  # These may not be finite.
             losses = sg.where(self.ignored, brought(0, losses.dtype), losses)
         if self.weights is None:
-            return {"none": lambda x: x, "mean": sg.reduce_mean, "sum": sg.reduce_sum}[self.reduction](losses)
+            reductions: dict[str, Callable[[sg.Output], sg.Output]]
+            reductions = {"none": lambda x: x, "mean": sg.reduce_mean, "sum": sg.reduce_sum}
+            return reductions[self.reduction](losses)
         losses = sg.multiply(losses, self.weights)
         if self.reduction == "none":
             return losses

@@ -37,6 +37,7 @@ class TensorList:
     __slots__ = ("_rows", "base", "dtype", "grows", "index", "item", "length", "shape", "was_read")
 
     length: Any
+    _rows: Any
     grows: bool
     was_read: bool
 
@@ -204,7 +205,7 @@ def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = 
     length = wanted if isinstance(wanted, sg.Dim) or wanted >= 0 else None
     if length is None:
         length = int(node.known(indices).max(initial=-1)) + 1
-    rows = sg.zeros([length, *x.shape[1:]], x.dtype)
+    rows: Any = sg.zeros([length, *x.shape[1:]], x.dtype)
     return TensorList(length, None, None, _written(rows, node.tensor(indices), x))
 
 

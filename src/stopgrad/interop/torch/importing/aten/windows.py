@@ -20,7 +20,7 @@ from stopgrad.ops.shapes.reshape import reshape
 
 
 def _windows(
-    size: int, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+    size: Size, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
 ) -> tuple[Any, Any]:
     """The number of windows, and how much padding they need at the end."""
     reach = dilation * (window - 1) + 1
