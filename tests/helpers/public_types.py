@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_overloads
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -95,7 +95,10 @@ def _annotations(function: Callable[..., Any]) -> tuple[inspect.Signature, list[
 
 
 def forms(function: Callable[..., Any]) -> list[Form]:
-    """The forms of a function, the first that fits being the one that counts."""
+    """The forms of a function; the first that fits is taken."""
+    overloads = get_overloads(inspect.unwrap(function))
+    if overloads:  # Written by hand.
+        return [_as_written(one) for one in overloads]
     signature, texts, returns = _annotations(function)
     parameters = list(signature.parameters.values())
     optional = [one.default is not one.empty for one in parameters]
@@ -110,6 +113,13 @@ def forms(function: Callable[..., Any]) -> list[Form]:
         if texts[i].startswith("Sequence") or parameters[i].kind is inspect.Parameter.VAR_POSITIONAL:
             break  # That form takes whatever the first did not.
     return found
+
+
+def _as_written(function: Callable[..., Any]) -> Form:
+    signature, texts, returns = _annotations(function)
+    parameters = list(signature.parameters.values())
+    optional = [one.default is not one.empty for one in parameters]
+    return Form(list(zip(parameters, texts, optional, strict=True)), returns)
 
 
 def _with_output(
