@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_overloads
+from typing import Any, ParamSpec, TypeVar, get_overloads
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -180,7 +180,6 @@ _ELSEWHERE = {
     "Numbers": "stopgrad.base.arrays",
     "Tensors": "stopgrad.base.arrays",
     "NumpyArray": "stopgrad.graph.operands",
-    "T": "stopgrad.ops.gates.stopping",
 }
 
 
@@ -203,6 +202,7 @@ class Stub:
 
     module: ModuleType
     imports: dict[str, set[str]] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
     def function(self, name: str, function: Callable[..., Any]) -> None:
@@ -219,6 +219,9 @@ class Stub:
             for parameter, _, _ in form.parameters:
                 bare = re.sub(rf"(?<![\w.]){parameter.name}:", "", bare)
             for word in dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", bare)):
+                if isinstance(space.get(word), (TypeVar, ParamSpec)):
+                    self.variables[word] = type(space[word]).__name__
+                    continue
                 home = home_of(word, space)
                 if home is not None:
                     self.take(word, home)
@@ -234,9 +237,14 @@ class Stub:
 
     def text(self) -> str:
         order = sorted(self.imports, key=lambda one: (one.startswith("stopgrad"), one))
+        for kind in self.variables.values():
+            self.take(kind, "typing")
         plain = ["import builtins"] if any("builtins." in line for line in self.lines) else []
         lines = [f"from {one} import {', '.join(sorted(self.imports[one]))}" for one in order]
-        return "\n".join([_HEAD, *plain, *lines, "", *self.lines, ""])
+        made = [f'_{name} = {kind}("_{name}")' for name, kind in sorted(self.variables.items())]
+        names = "|".join(self.variables) or "(?!)"
+        own = [re.sub(rf"(?<![\w.])({names})(?!\w)", r"_\1", line) for line in self.lines]
+        return "\n".join([_HEAD, *plain, *lines, "", *made, "", *own, ""])
 
 
 def public_names(module: ModuleType) -> list[str]:

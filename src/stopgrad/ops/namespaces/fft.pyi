@@ -16,6 +16,7 @@ from stopgrad.base.sizes import Size
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import NumpyArray
 
+
 @overload
 def fft(x: Numbers, n: Size | str | None = None, axis: int = -1, norm: str = 'backward', name: str | None = None) -> NumpyArray: ...
 @overload

@@ -17,6 +17,7 @@ from stopgrad.graph.operands import NumpyArray
 from stopgrad.ops.functions import adjoint as adjoint, band_part as band_part, cholesky_solve as cholesky_solve, clip_by_global_norm as clip_by_global_norm, clip_by_norm as clip_by_norm, cross as cross, diag as diag, diag_part as diag_part, eigvals as eigvals, eigvalsh as eigvalsh, einsum as einsum, expm as expm, eye as eye, global_norm as global_norm, kron as kron, l2_normalize as l2_normalize, logdet as logdet, lstsq as lstsq, matmul as matmul, matrix_norm as matrix_norm, matrix_power as matrix_power, matrix_transpose as matrix_transpose, matvec as matvec, norm as norm, normalize as normalize, outer as outer, set_diag as set_diag, svdvals as svdvals, triangular_solve as triangular_solve, tril as tril, triu as triu, vecdot as vecdot, vector_norm as vector_norm
 from stopgrad.ops.xp.linalg import EigResult, EigResult as EigResult, EighResult, EighResult as EighResult, QRResult, QRResult as QRResult, SVDResult, SVDResult as SVDResult, SlogdetResult, SlogdetResult as SlogdetResult
 
+
 @overload
 def cholesky(x: Numbers, /, upper: bool = False) -> NumpyArray: ...
 @overload

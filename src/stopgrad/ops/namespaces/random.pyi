@@ -15,6 +15,7 @@ from stopgrad.base.types import ShapeLike
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import NumpyArray
 
+
 @overload
 def PRNGKey(seed: int | Numbers) -> NumpyArray: ...
 @overload

@@ -21,6 +21,7 @@ from stopgrad.ops.functions import abs as abs, acos as acos, acosh as acosh, add
 from stopgrad.ops.namespaces.linalg import tensordot as tensordot
 from stopgrad.ops.xp.data_types import FInfo, IInfo
 
+
 VERSIONS: tuple[str, ...]
 @overload
 def all(x: Numbers, /, axis: int | Sequence[int] | None = None, keepdims: builtins.bool = False) -> NumpyArray: ...
