@@ -11,6 +11,7 @@ the modules from which users take the functions; a test holds that they are thos
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import importlib
 import inspect
@@ -187,7 +188,7 @@ def home_of(name: str, space: dict[str, Any]) -> str | None:
     """The module from which a name in an annotation is imported; None for one of Python's own."""
     if name in _ELSEWHERE:
         return _ELSEWHERE[name]
-    if name in ("None", "True", "False", "builtins") or name in dir(__builtins__):
+    if name in ("None", "True", "False", "builtins") or name in dir(builtins):
         return None
     modules = _defined()[name]
     if name in space:

@@ -80,7 +80,8 @@ def test_functions_return_what_their_types_say() -> None:
 
 
 def _placeholder(value: np.ndarray) -> sg.Output:
-    with (default_graph() or sg.Graph()).as_default():
+    graph = default_graph()
+    with (sg.Graph() if graph is None else graph).as_default():
         return sg.placeholder(value.dtype, value.shape)
 
 
