@@ -18,6 +18,8 @@ from stopgrad.interop.shared.slices import padded
 class Pooling(Spatial):
     """The attributes of a pooling operator, and its windows."""
 
+    layout: str
+
     def __init__(self, node: Call, x: sg.Output) -> None:
         super().__init__(node, x)
         self.node = node

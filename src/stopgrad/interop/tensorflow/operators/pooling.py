@@ -20,6 +20,8 @@ class Pooling(Spatial):
         window: its size along each spatial axis.
     """
 
+    window: list[Any]
+
     def __init__(
         self, node: Call, rank: int, ksize: Sequence[int] | None = None, strides: Sequence[int] | None = None
     ) -> None:

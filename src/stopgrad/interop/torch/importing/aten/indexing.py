@@ -114,7 +114,7 @@ def _scatter_reduced(
         if reduce == "sum":
             return to.ended(total)
         counted = sg.int64 if base.dtype.is_integer else base.dtype
-        first = sg.full(list(base.shape), 1 if include_self else 0, counted)
+        first: Any = sg.full(list(base.shape), 1 if include_self else 0, counted)
         counts = to.at(first).add(sg.full(list(to.index.shape), 1, counted))
         counts = sg.maximum(counts, brought(1, counted))
         if base.dtype.is_integer:
@@ -213,11 +213,12 @@ def _slice_written(
     axis = axis_of(dim, x.ndim)
     size = x.shape[axis]
     if not isinstance(size, sg.Dim) and not any(isinstance(n, sg.Dim) for n in (start, end)):
-        places = np.arange(size)[slice(start, end, step)]
+        places: Any = np.arange(size)[slice(start, end, step)]
         if not places.size:
             return x
     else:
-        places = part(sg.range(0, size, dtype=sg.int64), 0, 0 if start is None else start, end or None, step)
+        every: Any = sg.range(0, size, dtype=sg.int64)
+        places = part(every, 0, 0 if start is None else start, end or None, step)
     source = sg.broadcast_to(source, [*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :]])
     return sg.at(x)[(slice(None),) * axis + (places,)].set(source)
 
