@@ -140,9 +140,7 @@ def mobilenet() -> Made:
     config = transformers.MobileNetV2Config(
         depth_multiplier=0.25, min_depth=4, finegrained_output=False, num_labels=4, image_size=32
     )
-    return transformers.MobileNetV2ForImageClassification(config), {
-        "pixel_values": torch.randn(2, 3, 32, 32)
-    }
+    return transformers.MobileNetV2ForImageClassification(config), {"pixel_values": torch.randn(2, 3, 32, 32)}
 
 
 def unet() -> Made:

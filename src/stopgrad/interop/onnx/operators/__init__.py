@@ -23,6 +23,7 @@ from stopgrad.interop.onnx.operators.pooling import POOLING
 from stopgrad.interop.onnx.operators.preview_training import PREVIEW_TRAINING
 from stopgrad.interop.onnx.operators.products import PRODUCTS
 from stopgrad.interop.onnx.operators.quantized import QUANTIZED
+from stopgrad.interop.onnx.operators.quantized_layers import QUANTIZED_LAYERS
 from stopgrad.interop.onnx.operators.recurrent import RECURRENT
 from stopgrad.interop.onnx.operators.reductions import REDUCTIONS
 from stopgrad.interop.onnx.operators.resizing import RESIZING
@@ -40,6 +41,7 @@ OPERATORS: Table = {
     **NORMALIZATIONS,
     **POOLING,
     **QUANTIZED,
+    **QUANTIZED_LAYERS,
     **RECURRENT,
     **RESIZING,
     **SIGNALS,
