@@ -158,6 +158,18 @@ def _blocks(source: Path, target: Path, inputs: Inputs, kind: str) -> None:
     made.model.save_model_to_file(str(target))
 
 
+def _then(first: Tool, second: Tool) -> Tool:
+    def run(source: Path, target: Path, inputs: Inputs, kind: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            between = Path(folder) / "between.onnx"
+            first(source, between, inputs, kind)
+            second(between, target, inputs, kind)
+
+    return run
+
+
+_LEVEL = _runtime("ORT_ENABLE_EXTENDED")
+
 TOOLS: dict[str, Tool] = {
     "as exported": _nothing,
     "onnxruntime, basic": _runtime("ORT_ENABLE_BASIC"),
@@ -179,7 +191,19 @@ TOOLS: dict[str, Tool] = {
     "quantize_static, QDQ by channel": _static("QDQ", True),
     "quantize_static, QOperator": _static("QOperator", False),
     "MatMulNBits": _blocks,
+    "quantize_static, QDQ, then extended": _then(_static("QDQ", False), _LEVEL),
+    "quantize_dynamic, then extended": _then(_dynamic, _LEVEL),
+    "quantize_dynamic of onnxruntime.transformers": _then(_transformers(False), _dynamic),
 }
+NEEDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(TOOLS, ()),
+    **dict.fromkeys(list(TOOLS)[6:9], ("onnxconverter_common",)),
+    "onnxslim": ("onnxslim",),
+    "onnxsim": ("onnxsim",),
+    **{name: ("onnxscript", "onnx_ir") for name in TOOLS if name.startswith("onnxscript")},
+    **{name: ("sympy",) for name in TOOLS if name.startswith(("onnxruntime.transformers", "quantize"))},
+}
+"""The modules that each tool needs besides onnx and onnxruntime."""
 HALF = {name for name in TOOLS if "float16" in name or "float32" in name or "mixed" in name}
 """Tools that leave numbers of 16 bits."""
 QUANTISED = {name for name in TOOLS if name.startswith("quantize") or name == "MatMulNBits"}

@@ -1,7 +1,7 @@
 """Eight architectures built small, and how they become ONNX files, for the table of tools.
 
-Every parameter and running statistic is noise, so that no two numbers of a module are equal: a number of a file
-is found in the module by its value, wherever a tool has moved it.
+Every parameter and running statistic is noise, so that no two numbers of a module are equal: a number of a
+file is found in the module by its value, wherever a tool has moved it.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def module_of(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     """A module with one output, in inference mode, and its inputs by name, in order."""
     torch.manual_seed(0)
     inner, inputs = MODELS[name]()
-    inner.eval()
+    inner.eval().requires_grad_(True)  # Whisper's sines are a parameter that is frozen, which no file says.
     with torch.no_grad():
         for x in inner.parameters():
             x += 0.03 * torch.randn(x.shape)

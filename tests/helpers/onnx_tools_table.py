@@ -11,8 +11,8 @@ For each file three errors, each a share of the largest number that it is compar
 
 * read: the values beside those of ONNX Runtime, which runs the same file;
 * gradient: of a weighted sum of the output by the weights, beside PyTorch's autograd in float64. Each number
-  of the file is found in the module by its value; for those that a tool has changed (folded norms, for example),
-  the slope along the gradient is held against the runtime's differences. Weights of 16 bits
+  of the file is found in the module by its value; for those that a tool has changed (folded norms, for
+  example), the slope along the gradient is held against the runtime's differences. Weights of 16 bits
   and beside quantised ones are found by their names instead;
 * trained: a step of SGD by ``Trainer``, its loss and the step of each weight beside PyTorch's own.
 """
@@ -129,7 +129,7 @@ def by_number(ref: Reference, kind: str, values: dict[str, Array], found: dict[s
 
 
 def by_name(ref: Reference, kind: str, values: dict[str, Array], found: dict[str, Array]) -> Any:
-    """The same for tensors whose numbers were rounded: beside those of their names; as a share of the norm."""
+    """The same for tensors whose numbers were rounded: by name, and as a share of the norm."""
     largest = max((np.linalg.norm(one[kind]) for one in ref.named.values() if kind in one), default=1.0)
     worst, total, inside, other = 0.0, 0, 0, []
     for name, value in values.items():
@@ -145,7 +145,7 @@ def by_name(ref: Reference, kind: str, values: dict[str, Array], found: dict[str
 
 
 def remembered(ref: Reference, kind: str, values: dict[str, Array], found: dict[str, Array]) -> None:
-    """Keep the gradients of the exported file's tensors by name, PyTorch's where the numbers are in the module."""
+    """Keep the gradients of the exported file's tensors by name: PyTorch's, where the numbers are its own."""
     for name, value in values.items():
         at, there = places(ref, value)
         whole = np.where(there & ref.single[at], ref.slopes[kind][at], found[name].ravel())
@@ -264,14 +264,20 @@ def trained(path: Path, ref: Reference, tool: str, given: dict[str, Array]) -> d
     if tool == "as exported":
         remembered(ref, "step", values, moved)
     worst, share, _ = compare(ref, "step", values, moved)
+    if tool in HALF:  # A step is smaller than what 16 bits can tell: the new weights themselves.
+        steps = {name: rate * one["step"] for name, one in ref.named.items() if "step" in one}
+        wanted = {name: x - steps[name] for name, x in values.items() if name in steps}
+        errors = [np.linalg.norm(after[n] - x) / np.linalg.norm(x) for n, x in wanted.items()]
+        worst = float(max(errors, default=0.0))
     return {"loss": abs(loss - ref.loss) / abs(ref.loss), "trained": worst, "trained share": share}
 
 
 def adapted(path: Path, ref: Reference, first: str, given: dict[str, Array]) -> dict[str, Any]:
-    """Where all weights are quantised: twenty steps of AdamW on adapters beside them, and how far the loss falls."""
+    """Where all weights are quantised: how far twenty steps of adapters beside them lower the loss."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            sgo.training(path, loss="mse", optimizer="adamw", outputs=first, lora="*", folder=f"{folder}/t")
+            how = {"optimizer": "adamw", "lora": "*_quantized"}
+            sgo.training(path, loss="mse", outputs=first, folder=f"{folder}/t", **how)
             trainer = sgo.Trainer(f"{folder}/t", threads=1)
             labels = {"labels": ref.t.astype(np.float32)}
             losses = [trainer.step(**given, **labels, learning_rate=0.01) for _ in range(20)]
