@@ -129,7 +129,9 @@ def _dynamic(source: Path, target: Path, inputs: Inputs, kind: str) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with tempfile.TemporaryDirectory() as folder:
-        quantize_dynamic(_prepared(source, folder), target, weight_type=QuantType.QUInt8)
+        more = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # Of what fused operators make.
+        prepared = _prepared(source, folder)
+        quantize_dynamic(prepared, target, weight_type=QuantType.QUInt8, extra_options=more)
 
 
 def _static(form: str, channels: bool) -> Tool:

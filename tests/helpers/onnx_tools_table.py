@@ -313,7 +313,7 @@ def measure(name: str, folder: Path, wanted: str = "") -> None:
                 continue
             if exporter.startswith("optimum ") and tool != "as exported":
                 continue
-            target = folder / "changed.onnx"
+            target = folder / f"{name}-changed.onnx"
             try:
                 with quiet():
                     rewrite(source, target, given, KINDS.get(name, "bert"))

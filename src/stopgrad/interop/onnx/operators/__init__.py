@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stopgrad.interop.onnx.operators.activations import ACTIVATIONS
 from stopgrad.interop.onnx.operators.attention import ATTENTION
+from stopgrad.interop.onnx.operators.blocked import BLOCKED
 from stopgrad.interop.onnx.operators.calling import Table
 from stopgrad.interop.onnx.operators.classical import CLASSICAL
 from stopgrad.interop.onnx.operators.contrib import CONTRIB
@@ -34,6 +35,7 @@ from stopgrad.interop.onnx.operators.trees import TREES
 OPERATORS: Table = {
     **ACTIVATIONS,
     **ATTENTION,
+    **BLOCKED,
     **CLASSICAL,
     **CONVOLUTIONS,
     **IMAGES,

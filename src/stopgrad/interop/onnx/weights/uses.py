@@ -61,6 +61,8 @@ _FUSED: dict[str, dict[int, str]] = {
 }
 """The same for operators of ``com.microsoft``, which optimisers write."""
 
+_TABLES = {"": _PLACES, "com.microsoft": _FUSED, "com.microsoft.nchwc": {"Conv": _PLACES["Conv"]}}
+
 _BINARY = dict.fromkeys((1, 2, 4, 5, 6, 7), "quantisation")
 _UNARY = dict.fromkeys((1, 2, 3, 4), "quantisation")
 _QUANTISES: dict[str, dict[int, str]] = {
@@ -136,7 +138,7 @@ class Use(NamedTuple):
     def place(self) -> str:
         """The operand's place; "" if it is none in particular."""
         domain = domain_of(self.node)
-        table = {"": _PLACES, "com.microsoft": _FUSED}.get(domain, {})
+        table = _TABLES.get(domain, {})
         found = table.get(self.operator, {}).get(self.position, "")
         if not found and domain in ("", "com.microsoft"):
             found = _QUANTISES.get(self.operator, {}).get(self.position, "")
