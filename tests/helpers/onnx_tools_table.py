@@ -338,6 +338,110 @@ def quiet() -> Any:
         yield
 
 
+# ------------------------------------------------------------------------------------------------ writing
+
+START, END = "<!-- table: begin -->", "<!-- table: end -->"
+
+
+def kind_of(tool: str) -> str:
+    return "half" if tool in HALF else "quantised" if tool in QUANTISED else ""
+
+
+def marks(tool: str, row: dict[str, Any]) -> str:
+    """Three marks, for read, gradient and trained; or who fails."""
+    if "tool" in row:
+        return "tool"
+    if "read" not in row:
+        return "refused"
+    read, gradient, step = BOUNDS[kind_of(tool)]
+    right = [row["read"] < read]
+    if row["tensors"]:
+        right.append(row["gradient"] < gradient and row.get("slope", 0.0) < 0.02)
+    if "adapters" in row:
+        right.append(row["adapters"] < 1)
+    elif "trained" in row:
+        right.append(row["trained"] < step and row["loss"] < max(step, 1e-3))
+    signs = "".join("+" if one else "!" for one in right)
+    return signs + ("a" if "adapters" in row else "") + ("–" if "untrained" in row else "")
+
+
+def worst(rows: list[dict[str, Any]], key: str) -> str:
+    found = [row[key] for row in rows if key in row and (key != "gradient" or row["tensors"])]
+    return f"{max(found):.0e}".replace("e-0", "e-") if found else ""
+
+
+def tables(reports: dict[str, Any]) -> str:
+    lines: list[str] = []
+    names = [name for name in MODELS if name in reports]
+    heads = {"dynamo": "`torch.onnx.export(dynamo=True)`", "script": "`torch.onnx.export(dynamo=False)`"}
+    for exporter in ("dynamo", "script", "optimum"):
+        lines += [f"### {heads.get(exporter, '`optimum.exporters.onnx`')}", ""]
+        lines += [f"| tool | {' | '.join(names)} | read | gradient | trained |"]
+        lines += ["| --- |" + " --- |" * len(names) + " --: | --: | --: |"]
+        tools = [(tool, exporter) for tool in TOOLS]
+        if exporter == "optimum":
+            tools += [("as exported", key) for key in EXPORTERS if key.startswith("optimum ")]
+        for tool, source in tools:
+            rows = [reports[name].get(source, {}).get(tool) for name in names]
+            if not any(rows):
+                continue
+            shown = ["" if row is None else marks(tool, row) for row in rows]
+            held = [row for row in rows if row and "read" in row]
+            figures = " | ".join(worst(held, key) for key in ("read", "gradient", "trained"))
+            label = source if source.startswith("optimum ") else tool
+            lines.append(f"| {label} | {' | '.join(shown)} | {figures} |")
+        lines.append("")
+    return "\n".join([*lines, *failures(reports), counts(reports)])
+
+
+def failures(reports: dict[str, Any]) -> list[str]:
+    """What tools and what we say, each once, with where."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for name, report in reports.items():
+        for exporter, rows in report.items():
+            for tool, row in rows.items():
+                for key in ("tool", "refused", "broken", "untrained"):
+                    if key in row:
+                        said = row[key].partition(" at /")[0].replace("|", "/")[:160]
+                        told.setdefault((key, f"{tool}: {said}"), []).append(f"{name} ({exporter})")
+    lines = []
+    heads = {
+        "tool": "Where the tool or the runtime fails:",
+        "refused": "What is refused:",
+        "broken": "What breaks:",
+        "untrained": "What is read and has a gradient, but no weights to train:",
+    }
+    for key, head in heads.items():
+        found = {said: where for (one, said), where in told.items() if one == key}
+        if found:
+            lines += [head, "", *[f"- {said} — {', '.join(where)}" for said, where in found.items()], ""]
+    return lines
+
+
+def counts(reports: dict[str, Any]) -> str:
+    cells = [
+        marks(tool, row)
+        for report in reports.values()
+        for rows in report.values()
+        for tool, row in rows.items()
+    ]
+    right = sum(1 for one in cells if one in ("+++", "++a"))
+    ours = sum(1 for one in cells if one == "refused" or "!" in one)
+    fail = cells.count("tool")
+    return (
+        f"{len(cells)} files: {right} read, differentiated and trained; {fail} that the tool or the runtime fails "
+        f"on; {ours} refused or beyond the bounds; {len(cells) - right - ours - fail} without weights to train."
+    )
+
+
+def write(folder: Path, page: Path) -> None:
+    """Put the tables between the marks of the page."""
+    reports = {name: json.loads((folder / f"{name}.json").read_text()) for name in MODELS}
+    before, _, rest = page.read_text().partition(START)
+    after = rest.partition(END)[2]
+    page.write_text(f"{before}{START}\n\n{tables(reports)}\n\n{END}{after}")
+
+
 if __name__ == "__main__":
     command, where, *rest = sys.argv[1:]
     if command == "one":
@@ -345,6 +449,8 @@ if __name__ == "__main__":
 
         torch.set_num_threads(1)
         measure(rest[0], Path(where), *rest[1:])
+    elif command == "write":
+        write(Path(where), Path(rest[0]))
     elif command == "measure":
         Path(where).mkdir(exist_ok=True)
         for model in rest or MODELS:
