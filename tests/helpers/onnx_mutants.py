@@ -44,7 +44,7 @@ LARGEST = 200_000
 
 
 def seeds() -> dict[str, bytes]:
-    """Real models: the node tests of onnx, what it has on disk, and fused and quantised layers; kept on disk."""
+    """Real models, kept on disk: the node tests of onnx, what it has, and fused and quantised layers."""
     base = os.environ.get("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
     path = Path(base) / f"onnx-seeds-{onnx.__version__}-layers.zip"
     if not path.exists():
