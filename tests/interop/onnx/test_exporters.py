@@ -1,7 +1,7 @@
 """What exporters of other frameworks write: values of the framework, its gradients, its weights.
 
-PyTorch's two exporters have test_architectures.py, scikit-learn's converters test_classical.py, tf2onnx the GRU of
-test_load_control.py, whose file is stored.
+PyTorch's two exporters have test_architectures.py, scikit-learn's converters test_classical.py, and tf2onnx
+the GRU of test_loops.py, whose file is stored.
 """
 
 from __future__ import annotations
@@ -71,15 +71,14 @@ os.environ["KERAS_BACKEND"] = "torch"
 import keras, numpy as np, torch
 keras.utils.set_random_seed(0)
 layers = [
-    keras.layers.Conv1D(5, 3, activation="gelu"),
+    keras.layers.Dense(5, activation="gelu"),
     keras.layers.LayerNormalization(),
-    keras.layers.GlobalAveragePooling1D(),
     keras.layers.Dense(3, activation="softmax"),
 ]
-model = keras.Sequential([keras.Input((6, 4)), *layers])
+model = keras.Sequential([keras.Input((4,)), *layers])
 for w in model.weights:
     w.assign(w + 0.1 * keras.random.normal(w.shape))
-x = np.random.default_rng(0).normal(size=(2, 6, 4)).astype(np.float32)
+x = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
 y = model(torch.tensor(x))
 gradients = torch.autograd.grad((y * y).sum(), [w.value for w in model.trainable_variables])
 np.savez(sys.argv[2], x=x, y=y.detach(), **{f"g{i}": g for i, g in enumerate(gradients)})
@@ -94,13 +93,8 @@ def test_keras_export(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", KERAS, path, arrays], capture_output=True, text=True, check=False
     )
-    if "format='onnx'" in run.stderr or "export_onnx" in run.stderr:
-        pytest.skip(f"this Keras cannot export: {run.stderr[-200:]}")
     assert run.returncode == 0, run.stderr[-1000:]
     held = np.load(arrays)
     value, found = value_and_gradients(path, held["x"])
     np.testing.assert_allclose(value, held["y"], rtol=1e-4, atol=1e-5)
-    expected = [held[f"g{i}"] for i in range(6)]
-    kernel = expected[0].transpose(2, 1, 0)  # PyTorch's layout.
-    assert len(found) == len(expected)
-    alike(found, [kernel, *expected[1:]])
+    alike(found, [held[f"g{i}"] for i in range(6)])
