@@ -30,7 +30,7 @@ def _to_back(x: sg.Output) -> Any:
 # --------------------------------------------------------------------------------------- channels last
 
 
-def convolution(node: Call, x: sg.Output, *rest: sg.Output | None) -> Any:
+def convolution(node: Call, x: sg.Output, *rest: Any) -> Any:
     """``QLinearConv`` of this domain, whose images may have their channels last."""
     if not node.attribute("channels_last", 0):
         return quantized_convolution(node, x, *rest)
@@ -171,22 +171,24 @@ def embedded(
     """``QEmbedLayerNormalization``: the tables, the scale and the bias are of whole numbers."""
     tables = (word, position, segment, scale, bias)
     scales, zeros = numbers[:5], numbers[5:]
-    held = [None if x is None else floats(node, x, scales[i], zeros[i]) for i, x in enumerate(tables)]
-    y, length, _ = embed_layer(node, words, segments, *held, mask)
+    held: list[Any] = [
+        None if x is None else floats(node, x, scales[i], zeros[i]) for i, x in enumerate(tables)
+    ]
+    given: Any = (words, segments, *held, mask)
+    y, length, _ = embed_layer(node, *given)
     return y, length
 
 
-QUANTIZED_LAYERS: Table = {
-    f"com.microsoft::{name}": rule
-    for name, rule in {
-        "QLinearConv": convolution,
-        "QLinearAveragePool": means,
-        "QLinearWhere": chosen,
-        "NhwcMaxPool": maxima,
-        "NhwcConv": convolution_of_floats,
-        "GatherBlockQuantized": rows_of_blocks,
-        "MatMulBnb4": product_of_levels,
-        "QAttention": attention,
-        "QEmbedLayerNormalization": embedded,
-    }.items()
+_MICROSOFT: Table = {
+    "QLinearConv": convolution,
+    "QLinearAveragePool": means,
+    "QLinearWhere": chosen,
+    "NhwcMaxPool": maxima,
+    "NhwcConv": convolution_of_floats,
+    "GatherBlockQuantized": rows_of_blocks,
+    "MatMulBnb4": product_of_levels,
+    "QAttention": attention,
+    "QEmbedLayerNormalization": embedded,
 }
+
+QUANTIZED_LAYERS: Table = {f"com.microsoft::{name}": rule for name, rule in _MICROSOFT.items()}
