@@ -542,7 +542,6 @@ def _microsoft_quantized() -> dict[str, Layer]:
         "QLinearAveragePoolLast": Layer(
             "QLinearAveragePool", [last, *one, *two], {**window, "channels_last": 1, "count_include_pad": 1}
         ),
-        "QLinearGlobalAveragePool": Layer("QLinearGlobalAveragePool", [x, *one, *two]),
         "QLinearGlobalAveragePoolLast": Layer(
             "QLinearGlobalAveragePool", [last, *one, *two], {"channels_last": 1}
         ),
