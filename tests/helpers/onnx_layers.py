@@ -514,6 +514,73 @@ def _contrib() -> dict[str, Layer]:
     return made | {"Simplified": Layer("SimplifiedLayerNormalization", [x, scale])}
 
 
+def _microsoft_quantized() -> dict[str, Layer]:
+    """Layers of ``com.microsoft`` on quantised numbers."""
+    byte, small = np.uint8, np.int8
+    x, y = ints(2, 3, 4, 4, high=255, kind=byte), ints(2, 3, 4, 4, high=250, kind=byte)
+    last = ints(2, 4, 4, 3, high=255, kind=byte)
+    one, two, zero = (
+        [np.array(0.0213), np.array(120, byte)],
+        [np.array(0.03), np.array(9, byte)],
+        np.array(0, small),
+    )
+    window = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 0, 0]}
+    kernel = ints(3, 3, 2, 2, high=60, low=-60, kind=small)
+    convolved = [*one, kernel, np.array(0.01), zero, *two, ints(3, high=99, kind=np.int32)]
+    numbers = ints(6, 32, high=255, kind=byte)
+    rows, scales = ints(4, high=5), floats(6, 2, low=0.1, high=1.0)
+    levels = [floats(3, 32), ints(96, high=255, kind=byte), floats(12, low=0.1, high=1.0)]
+    flat = ints(2, 3, 8, high=255, kind=byte)
+    projection = [ints(8, 24, high=99, low=-99, kind=small), floats(24), np.array(0.01), np.array(0.02)]
+    mask, bit = np.array([[1, 1, 0], [1, 1, 1]], np.int32), np.array(3, byte)
+    tables = [ints(n, 8, high=255, kind=byte) for n in (7, 5, 2)] + [ints(8, high=255, kind=byte)] * 2
+    words = [ints(2, 3, high=7, kind=np.int32), ints(2, 3, high=2, kind=np.int32)]
+    spread = [np.array(0.01), np.array(0.02), np.array(0.03), np.array(0.02), np.array(0.01)]
+    points = [np.array(n, byte) for n in (3, 128, 99, 7, 200)]
+    table: dict[str, Layer] = {
+        "QLinearAveragePool": Layer("QLinearAveragePool", [x, *one, *two], window),
+        "QLinearAveragePoolLast": Layer(
+            "QLinearAveragePool", [last, *one, *two], {**window, "channels_last": 1, "count_include_pad": 1}
+        ),
+        "QLinearGlobalAveragePoolLast": Layer(
+            "QLinearGlobalAveragePool", [last, *one, *two], {"channels_last": 1}
+        ),
+        "QLinearSoftmax": Layer(
+            "QLinearSoftmax", [x, *one, np.array(1 / 256), np.array(0, byte)], {"axis": 1, "opset": 13}
+        ),
+        "QLinearWhere": Layer("QLinearWhere", [x > 99, x, *one, y, *two, *one]),
+        "NhwcMaxPool": Layer("NhwcMaxPool", [last], window),
+        "QLinearConvLast": Layer(
+            "QLinearConv", [last, *convolved], {"channels_last": 1, "pads": [1, 1, 0, 0]}, known=range(1, 8)
+        ),
+        "QLinearConv": Layer("QLinearConv", [x, *convolved], {"strides": [2, 2]}, known=range(1, 8)),
+        "GatherBlockQuantized": Layer(
+            "GatherBlockQuantized", [numbers, rows, scales], {"bits": 8, "block_size": 16}
+        ),
+        "GatherBlockQuantized4": Layer(
+            "GatherBlockQuantized",
+            [numbers, rows, floats(6, 4, low=0.1, high=1.0), ints(6, 2, high=255, kind=byte)],
+            {"bits": 4, "block_size": 16},
+        ),
+        "MatMulBnb4": Layer(
+            "MatMulBnb4", levels, {"N": 6, "K": 32, "block_size": 16, "quant_type": 1}, (1, 2)
+        ),
+        "MatMulBnb4Fp4": Layer(
+            "MatMulBnb4", levels, {"N": 6, "K": 32, "block_size": 16, "quant_type": 0}, (1, 2)
+        ),
+        "QAttention": Layer(
+            "QAttention", [flat, *projection, mask, bit, zero], {"num_heads": 2}, known=(1, 3, 4, 6, 7)
+        ),
+        "QEmbedLayerNormalization": Layer(
+            "QEmbedLayerNormalization", [*words, *tables, mask, *spread, *points], outputs=2, rtol=1e-4
+        ),
+    }
+    return {
+        name: layer._replace(op=f"com.microsoft::{layer.op}", smooth=(0,) if "Bnb4" in name else ())
+        for name, layer in table.items()
+    }
+
+
 FAMILIES: dict[str, Callable[[], dict[str, Layer]]] = {
     "activations": _activations,
     "convolutions": _convolutions,
@@ -526,6 +593,7 @@ FAMILIES: dict[str, Callable[[], dict[str, Layer]]] = {
     "signals": _signals,
     "quantized": _quantized,
     "contrib": _contrib,
+    "microsoft": _microsoft_quantized,
 }
 
 LAYERS = {f"{family}-{name}": layer for family, made in FAMILIES.items() for name, layer in made().items()}

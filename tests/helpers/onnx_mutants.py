@@ -1,8 +1,9 @@
 """Mutants of ONNX files, made from a seed, and what must hold of any of them when it is loaded.
 
 As a command, a fuzzer in a process of its own, with a bound on its memory:
-``python tests/helpers/onnx_mutants.py SEED SECONDS FOLDER`` prints a report, as JSON, and leaves what broke
-in the folder.
+``python tests/helpers/onnx_mutants.py SEED SECONDS FOLDER [WORD]`` prints a report, as JSON, and leaves what
+broke in the folder; with a word, of the seeds whose names have it, such as ``layer`` for the fused and
+quantised ones.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from onnx.backend.test.loader import load_model_tests
+from onnx_layers import LAYERS, model_of
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
@@ -42,9 +44,9 @@ LARGEST = 200_000
 
 
 def seeds() -> dict[str, bytes]:
-    """Real models: the node tests of onnx, and what it has on disk; kept in the tests' cache folder."""
+    """Real models, kept on disk: the node tests of onnx, what it has, and fused and quantised layers."""
     base = os.environ.get("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
-    path = Path(base) / f"onnx-seeds-{onnx.__version__}-known.zip"
+    path = Path(base) / f"onnx-seeds-{onnx.__version__}-layers.zip"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
@@ -65,6 +67,9 @@ def _gathered() -> Iterator[tuple[str, bytes]]:
             yield case.name, case.model.SerializeToString()
             inputs = case.data_sets[0][0] if case.data_sets else []
             yield f"{case.name} with known sizes", _known(case.model, inputs).SerializeToString()
+    for name, layer in LAYERS.items():
+        if name.startswith(("contrib", "microsoft", "quantized")):
+            yield f"layer {name}", model_of(layer, np.float32).SerializeToString()
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     for path in sorted(data.rglob("*.onnx")):
         if path.stat().st_size <= LARGEST:
@@ -291,12 +296,16 @@ def bounded(nodes: int = 0) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def outcome(source: Any, nodes: int = 0) -> tuple[str, str]:
+ASKED = {"quantized": "straight-through", "maximum_iterations": 3}
+"""What one may ask for: gradients through rounding, and through loops that a condition ends."""
+
+
+def outcome(source: Any, nodes: int = 0, **asked: Any) -> tuple[str, str]:
     """How loading ends: ``("loaded", "")``, ``("refused", kind)``, or ``("broken", what is wrong)``."""
     try:
         with bounded(nodes), warnings.catch_warnings():
             warnings.simplefilter("error")
-            sgo.load(source)
+            sgo.load(source, **asked)
     except sg.InternalError as error:
         return "broken", f"{type(error).__name__}: {error}"
     except sg.StopgradError as error:
@@ -308,9 +317,9 @@ def outcome(source: Any, nodes: int = 0) -> tuple[str, str]:
     return "loaded", ""
 
 
-def main(seed: int, seconds: float, folder: Path) -> None:
-    """Load mutants for some time."""
-    models = list(seeds().values())
+def main(seed: int, seconds: float, folder: Path, word: str = "") -> None:
+    """Load mutants for some time, of seeds whose names have a word; every other one with what one may ask."""
+    models = [content for name, content in seeds().items() if word in name]
     random.Random(seed).shuffle(models)
     until = time.process_time() + min(10.0, seconds / 4)
     # Mutants of what loads get further. What is imported late is not their doing.
@@ -328,7 +337,7 @@ def main(seed: int, seconds: float, folder: Path) -> None:
         content = mutant(random.Random(f"{seed} {n}"), models)
         current.write_bytes(content)
         began = time.process_time()
-        how, what = outcome(content)
+        how, what = outcome(content, **(ASKED if n % 2 else {}))
         slowest = max(slowest, time.process_time() - began)
         found[how] += 1
         if how == "refused":
@@ -343,4 +352,4 @@ def main(seed: int, seconds: float, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))
+    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

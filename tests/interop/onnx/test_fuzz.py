@@ -21,7 +21,7 @@ pytest.importorskip("onnx")
 import onnx
 import onnx_mutants
 from onnx import TensorProto, helper
-from onnx_mutants import mutant, outcome, seeds
+from onnx_mutants import ASKED, mutant, outcome, seeds
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
@@ -47,16 +47,16 @@ def real() -> list[bytes]:
 @given(r=st.randoms(use_true_random=False))
 def test_mutants_that_hypothesis_makes(real: list[bytes], r: random.Random) -> None:
     content = mutant(r, real)
-    how, what = outcome(content)
+    how, what = outcome(content, **(ASKED if r.random() < 0.5 else {}))
     assert how != "broken", what
 
 
-def _fuzzed(seed: int, seconds: float, folder: Path) -> dict[str, Any]:
+def _fuzzed(seed: int, seconds: float, folder: Path, *more: str) -> dict[str, Any]:
     """What the fuzzer reports, from a process of its own."""
     script = Path(onnx_mutants.__file__)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     run = subprocess.run(
-        [sys.executable, str(script), str(seed), str(seconds), str(folder)],
+        [sys.executable, str(script), str(seed), str(seconds), str(folder), *more],
         env=environment,
         capture_output=True,
         text=True,
@@ -80,6 +80,12 @@ def _check(report: dict[str, Any]) -> None:
 @pytest.mark.nightly
 def test_mutants_of_real_files_for_a_minute(tmp_path: Path) -> None:
     _check(_fuzzed(0, 60, tmp_path))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("word", ["layer", "loop"])
+def test_mutants_of_fused_and_quantised_layers_and_of_loops(tmp_path: Path, word: str) -> None:
+    _check(_fuzzed(9, 120, tmp_path, word))
 
 
 @pytest.mark.nightly

@@ -17,6 +17,7 @@ import onnx  # noqa: E402
 from onnx import TensorProto as T, helper as h, numpy_helper  # noqa: E402
 
 import stopgrad.onnx as sgo  # noqa: E402
+from stopgrad.interop.onnx.operators import blocked  # noqa: E402
 
 RNG = np.random.default_rng(0)
 BASIC, EXTENDED, ALL = (
@@ -142,12 +143,10 @@ def differences(session: Any, x: Any) -> Any:
 @pytest.mark.parametrize("level", [BASIC, EXTENDED, ALL], ids=["basic", "extended", "all"])
 @pytest.mark.parametrize("name", MODELS)
 def test_values_gradients_and_weights(name: str, level: Any, tmp_path: Path) -> None:
-    if name == "convolutions" and level == ALL:
-        pytest.skip("the layout of one kind of processor; the next test")
     proto, path = MODELS[name], tmp_path / "m.onnx"
     session = optimized(proto, level, path)
     fused = {node.op_type for node in onnx.load(path).graph.node if node.domain == "com.microsoft"}
-    if level != BASIC and (name in FUSED or fused):
+    if level != BASIC and (name in FUSED or fused) and (name, level) != ("convolutions", ALL):
         assert fused >= FUSED.get(name, {"FusedGemm"})
     sizes = [d.dim_value or 2 for d in proto.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(3).normal(size=sizes).astype(np.float32)
@@ -169,13 +168,133 @@ def test_values_gradients_and_weights(name: str, level: Any, tmp_path: Path) -> 
     assert len(trained) == {"convolutions": 6, "products": 1, "gelus": 5}.get(name, 4)
 
 
-def test_the_layout_of_one_processor_is_refused_with_the_level_to_take(tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Convolutions that the level ``all`` has laid out for this processor."""
+    path = tmp_path_factory.mktemp("all") / "m.onnx"
     optimized(MODELS["convolutions"], ALL, path)
     if all(node.domain != "com.microsoft.nchwc" for node in onnx.load(path).graph.node):
         pytest.skip("this processor has no such layout")
-    with pytest.raises(sg.GraphError, match=r"nchwc::Conv(.|\n)*ORT_ENABLE_EXTENDED"):
-        sgo.load(path)
+    return path
+
+
+def test_the_layout_of_another_processor_is_refused_with_the_level_to_take(
+    laid_out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocked, "block_size", lambda: 0)
+    with pytest.raises(sg.GraphError, match=r"nchwc|Conv(.|\n)*ORT_ENABLE_EXTENDED"):
+        sgo.load(laid_out)
+
+
+def images() -> Any:
+    """Every layer that has a form in blocks: few and many channels, one for each group, pools, enlarging."""
+    sizes = {
+        "k": (24, 3, 3, 3),
+        "kb": 24,
+        "l": (40, 24, 3, 3),
+        "lb": 40,
+        "d": (40, 1, 3, 3),
+        "m": (7, 40, 1, 1),
+    }
+    nodes = [
+        h.make_node("Conv", ["x", "k", "kb"], ["a"], "conv", pads=[1, 1, 1, 1]),
+        h.make_node("Relu", ["a"], ["b"], "relu"),
+        h.make_node("MaxPool", ["b"], ["p"], "max", kernel_shape=[2, 2], strides=[2, 2]),
+        h.make_node("Conv", ["p", "l", "lb"], ["c"], "conv2", pads=[1, 1, 1, 1]),
+        h.make_node("Conv", ["c", "d"], ["e"], "by group", pads=[1, 1, 1, 1], group=40),
+        h.make_node("Add", ["c", "e"], ["f"], "add"),
+        h.make_node("AveragePool", ["f"], ["g"], "mean", kernel_shape=[2, 2], pads=[0, 0, 1, 1]),
+        h.make_node("Resize", ["g", "", "scales"], ["r"], "resize", **NEAREST),
+        h.make_node("Conv", ["r", "m"], ["s"], "last"),
+        h.make_node("GlobalAveragePool", ["f"], ["t"], "whole"),
+        h.make_node("Conv", ["t", "m"], ["u"], "last2"),
+        h.make_node("Add", ["s", "u"], ["y"], "sum"),
+    ]
+    scales = np.array([1, 1, 2, 2], np.float32)
+    made = model(nodes, weights(**sizes) | {"scales": scales}, (3, 8, 8))
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    return made
+
+
+def pools(domain: str) -> Any:
+    """Layers in blocks, as nodes by hand, or the same elsewhere."""
+    inside = {"domain": domain} if domain else {}
+    into = [h.make_node("ReorderInput", ["x"], ["a"], **inside)]
+    out = [h.make_node("ReorderOutput", ["f"], ["y"], channels=20, **inside)]
+    scales = {"scales": [1, 1, 2, 2]}
+    nodes = [
+        h.make_node("MaxPool", ["a"], ["b"], kernel_shape=[2, 2], pads=[0, 0, 1, 1], **inside),
+        h.make_node("AveragePool", ["b"], ["c"], kernel_shape=[3, 3], strides=[2, 2], **inside),
+        h.make_node("Upsample", ["c"], ["d"], mode="linear", **BILINEAR, **scales, **inside)
+        if domain
+        else h.make_node("Resize", ["c", "", "scales"], ["d"], mode="linear", **BILINEAR),
+        h.make_node("GlobalMaxPool", ["d"], ["e"], **inside),
+        h.make_node("GlobalAveragePool", ["d"], ["e2"], **inside),
+        h.make_node("Add", ["e", "e2"], ["f"]),
+    ]
+    if not domain:
+        into = [h.make_node("Identity", ["x"], ["a"])]
+        out = [h.make_node("Identity", ["f"], ["y"])]
+    made = model([*into, *nodes, *out], {"scales": np.array(scales["scales"], np.float32)}, (20, 9, 9))
+    made.opset_import.append(h.make_opsetid("com.microsoft.nchwc", 1))
+    return made
+
+
+BILINEAR = {"coordinate_transformation_mode": "asymmetric"}
+
+
+def test_pools_and_enlarging_in_blocks() -> None:
+    if not blocked.block_size():
+        pytest.skip("this processor has no such layout")
+    x = np.random.default_rng(3).normal(size=(2, 20, 9, 9)).astype(np.float32)
+    proto, results = pools("com.microsoft.nchwc"), []
+    for source in (proto, pools("")):
+        loaded = sgo.load(source)
+        y = loaded.outputs["y"]
+        with loaded.graph.as_default():
+            (asked,) = sg.gradients(sg.reduce_sum(sg.square(y)), [loaded.inputs["x"]])
+        with sg.Session(loaded.graph, engine="numpy") as run:
+            results.append(run.run([y, asked], {loaded.inputs["x"]: x}))
+    (theirs,) = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(results[0][0], theirs, rtol=1e-5, atol=1e-6)
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+def test_layers_on_channels_in_blocks(tmp_path: Path) -> None:
+    proto, path = images(), tmp_path / "m.onnx"
+    session = optimized(proto, ALL, path)
+    x = np.random.default_rng(3).normal(size=(1, 3, 8, 8)).astype(np.float32)
+    found = {node.op_type for node in onnx.load(path).graph.node if node.domain == "com.microsoft.nchwc"}
+    if not found:
+        pytest.skip("this processor has no such layout")
+    assert found >= {"Conv", "ReorderInput", "ReorderOutput"}
+    values, gradients = [], []
+    for source in (path, proto):
+        loaded = sgo.load(source)
+        y = loaded.outputs["y"]
+        places = [loaded.inputs["x"], *loaded.parameters.values()]
+        with loaded.graph.as_default():
+            asked = sg.gradients(sg.reduce_sum(sg.square(y)), places)
+        with sg.Session(loaded.graph, engine="numpy") as run:
+            value, *made = run.run([y, *asked], {loaded.inputs["x"]: x})
+        values.append(value)
+        gradients.append(dict(zip(["x", *loaded.parameters], made, strict=True)))
+    np.testing.assert_allclose(values[0], session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-4)
+    scale = np.abs(gradients[1]["x"]).max()
+    np.testing.assert_allclose(gradients[0]["x"], gradients[1]["x"], rtol=1e-4, atol=1e-5 * scale)
+    for dx in [one for name, one in gradients[1].items() if name not in ("x", "lb", "kb")]:
+        laid = next(one for one in gradients[0].values() if near(one, dx))
+        assert laid is not None  # The same numbers, in another order.
+
+
+def near(a: Any, b: Any) -> bool:
+    """Whether the numbers of b that are not 0 are those of a, in any order."""
+    one, other = (np.sort(x[np.abs(x) > 1e-9].ravel()) for x in (a, b))
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-3, atol=1e-4 * np.abs(b).max()))
 
 
 def test_an_unknown_activation_is_refused_by_name() -> None:

@@ -117,6 +117,7 @@ def runtime(proto: Any, x: Any = X) -> Any:
 
 SCALES = {"xs": np.float32(0.015), "xz": np.uint8(120), "ys": np.float32(0.05), "yz": np.uint8(130)}
 SCALES |= {"w": WHOLE, "ws": np.float32(0.02), "wz": np.int8(0), "b": np.array([3, -5, 7], np.int32)}
+KERNEL = np.ascontiguousarray(WHOLE.T).reshape(3, 1, 2, 2)
 IN = h.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"])
 OUT = h.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"])
 FORMS = {
@@ -144,6 +145,22 @@ FORMS = {
         microsoft("QLinearLeakyRelu", ["xq", "xs", "xz", "ys", "yz"], ["s"], alpha=0.2),
         microsoft("QGemm", ["s", "ys", "yz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
     ],
+    "QLinearSoftmax": [
+        microsoft("QLinearSoftmax", ["xq", "xs", "xz", "ps", "pz"], ["s"], axis=1, opset=13),
+        microsoft("QGemm", ["s", "ps", "pz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
+    ],
+    "QLinearGlobalAveragePool": [
+        h.make_node("Reshape", ["xq", "images"], ["r"]),
+        microsoft("QLinearGlobalAveragePool", ["r", "xs", "xz", "ms", "yz"], ["m"]),
+        h.make_node("Expand", ["m", "twice"], ["e"]),
+        h.make_node("Reshape", ["e", "back"], ["s"]),
+        microsoft("QGemm", ["s", "ms", "yz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
+    ],
+    "QLinearConv": [
+        h.make_node("Reshape", ["xq", "image"], ["r"]),
+        h.make_node("QLinearConv", ["r", "xs", "xz", "k", "ws", "wz", "ys", "yz", "b"], ["c"]),
+        h.make_node("Reshape", ["c", "three"], ["yq"]),
+    ],
     "QLinearConcat": [
         microsoft("QLinearConcat", ["xs", "xz", "xq", "xs", "xz", "xq", "xs", "xz"], ["s"], axis=0),
         microsoft("QGemm", ["s", "xs", "xz", "w", "ws", "wz", "b", "ys", "yz"], ["yq"]),
@@ -170,6 +187,11 @@ def reference(form: str, x: Any) -> tuple[Any, Any]:
     steps["QLinearLeakyRelu"] = lambda a: torch.nn.functional.leaky_relu(a, 0.2)
     if form in steps:
         held, by = fake(steps[form](held), 0.05, 130), 0.05
+    if form == "QLinearGlobalAveragePool":
+        means = held.reshape(-1, 2, 2).mean(2, True).expand(-1, 2, 2).flatten(1)
+        held, by = fake(means, 0.0483, 130), 0.0483
+    if form == "QLinearSoftmax":
+        held, by = fake(held.softmax(1), 1 / 256, 0), 1 / 256
     bias = 0.0 if form == "QLinearMatMul" else torch.tensor([3.0, -5.0, 7.0]).double() * by * 0.02
     y = fake(held @ w + bias, 0.05, 130)
     (y * y).sum().backward()
@@ -179,6 +201,9 @@ def reference(form: str, x: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("form", FORMS)
 def test_operators_on_quantised_numbers_have_the_gradient_of_fake_quantisation(form: str) -> None:
     stored = SCALES | {"shape": np.array([-1, 2, 2]), "back": np.array([-1, 4])}
+    stored |= {"images": np.array([-1, 2, 1, 2]), "twice": np.array([5, 2, 1, 2])}
+    stored |= {"image": np.array([-1, 1, 2, 2]), "three": np.array([-1, 3]), "k": KERNEL}
+    stored |= {"ps": np.float32(1 / 256), "pz": np.uint8(0), "ms": np.float32(0.0483)}
     proto = model([IN, *FORMS[form], OUT], stored)
     y, gradient = input_gradient(proto)
     np.testing.assert_allclose(y, runtime(proto), atol=1e-6)
@@ -197,6 +222,53 @@ def test_a_dynamic_product_of_the_runtime() -> None:
     # The scale itself depends on the largest and smallest numbers, so that these have a share more.
     inner = (X.max() != X) & (X.min() != X)
     np.testing.assert_allclose(gradient[inner], (2 * y @ w.T)[inner], rtol=1e-4)
+
+
+def test_a_convolution_of_integers_has_the_gradient_of_fake_quantisation() -> None:
+    nodes = [
+        IN,
+        h.make_node("Reshape", ["xq", "image"], ["r"]),
+        h.make_node("ConvInteger", ["r", "k", "xz"], ["whole"]),
+        h.make_node("Cast", ["whole"], ["float"], to=T.FLOAT),
+        h.make_node("Mul", ["float", "both"], ["scaled"]),
+        h.make_node("Reshape", ["scaled", "three"], ["y"]),
+    ]
+    stored = SCALES | {"image": np.array([-1, 1, 2, 2]), "three": np.array([-1, 3]), "k": KERNEL}
+    proto = model(nodes, stored | {"both": np.float32(0.015 * 0.02)})
+    y, gradient = input_gradient(proto)
+    np.testing.assert_allclose(y, runtime(proto), rtol=1e-6, atol=1e-6)
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X, requires_grad=True)
+    expected = fake(x, 0.015, 120) @ (torch.tensor(WHOLE).double() * 0.02)
+    (expected * expected).sum().backward()
+    np.testing.assert_allclose(y, expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradient, x.grad.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_weights_of_float8_are_read_and_quantising_to_it_is_refused_by_name() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    eight = WHOLE.astype(np.float32).astype(ml_dtypes.float8_e4m3fn)
+    nodes = [
+        h.make_node("DequantizeLinear", ["w8", "ws"], ["wf"]),
+        h.make_node("MatMul", ["x", "wf"], ["y"]),
+    ]
+    w8 = h.make_tensor("w8", T.FLOAT8E4M3FN, [4, 3], eight.astype(np.float32).ravel().tolist())
+    proto = model(nodes, SCALES)
+    proto.graph.initializer.append(w8)
+    y, gradient = input_gradient(proto)
+    np.testing.assert_allclose(y, runtime(proto), rtol=1e-6)
+    weights = eight.astype(np.float32) * np.float32(0.02)
+    np.testing.assert_allclose(gradient, 2 * y @ weights.T, rtol=1e-5)
+    zero = h.make_tensor("z8", T.FLOAT8E4M3FN, [], [0.0])
+    rounding = [
+        h.make_node("QuantizeLinear", ["x", "ws", "z8"], ["q"], "rounds"),
+        h.make_node("DequantizeLinear", ["q", "ws", "z8"], ["xf"]),
+        h.make_node("MatMul", ["xf", "wf"], ["y"]),
+    ]
+    proto = model([nodes[0], *rounding], SCALES)
+    proto.graph.initializer.extend([w8, zero])
+    with pytest.raises(sg.GraphError, match="'rounds': there is no element type float8_e4m3fn here"):
+        sgo.load(proto)
 
 
 # ------------------------------------------------------------------------------------------------ adapters

@@ -31,8 +31,6 @@ Functions = Mapping[tuple[str, str, str], Any]
 
 EXPANDED = 1_000_000
 """The most nodes that a function may become. Those of the whole model are counted as it is read."""
-_BLOCKED = "com.microsoft.nchwc::"
-"""Operators on images whose channels lie in blocks, of a size that the file does not tell."""
 _SHOWN = 20
 """The most nodes of one kind that an error names."""
 _RANDOM = frozenset(
@@ -215,11 +213,6 @@ class _Unknown:
             more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
             lines.append(f"{operator}: {', '.join(map(repr, nodes[:_SHOWN]))}{more}")
         cure = "export the model with other operators, or with a function that says what they compute"
-        if any(key.startswith(_BLOCKED) for key in self.found):
-            cure = (
-                "ONNX Runtime's level 'all' has laid out its convolutions and their weights for one kind of "
-                "processor: optimise at the level 'extended' (GraphOptimizationLevel.ORT_ENABLE_EXTENDED)"
-            )
         count = "1 operator" if len(lines) == 1 else f"{len(lines)} operators"
         raise GraphError(
             f"{count} of {name} have no translation; their nodes:\n  " + "\n  ".join(lines) + f"\n{cure}"

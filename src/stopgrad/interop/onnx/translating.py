@@ -284,6 +284,7 @@ HANDS_ON = frozenset(
     {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat"}
     | {"Gather", "GatherND", "GatherElements", "Expand", "Tile", "Pad", "MaxPool", "Max", "Min", "Clip"}
     | {"Relu", "Where", "DepthToSpace", "SpaceToDepth", "ReduceMax", "ReduceMin"}
+    | {"com.microsoft::NhwcMaxPool"}
 )
 """Operators whose results are some of the numbers that they are given, and which do the same with floats."""
 

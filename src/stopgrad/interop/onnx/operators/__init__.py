@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stopgrad.interop.onnx.operators.activations import ACTIVATIONS
 from stopgrad.interop.onnx.operators.attention import ATTENTION
+from stopgrad.interop.onnx.operators.blocked import BLOCKED
 from stopgrad.interop.onnx.operators.calling import Table
 from stopgrad.interop.onnx.operators.classical import CLASSICAL
 from stopgrad.interop.onnx.operators.contrib import CONTRIB
@@ -23,6 +24,7 @@ from stopgrad.interop.onnx.operators.pooling import POOLING
 from stopgrad.interop.onnx.operators.preview_training import PREVIEW_TRAINING
 from stopgrad.interop.onnx.operators.products import PRODUCTS
 from stopgrad.interop.onnx.operators.quantized import QUANTIZED
+from stopgrad.interop.onnx.operators.quantized_layers import QUANTIZED_LAYERS
 from stopgrad.interop.onnx.operators.recurrent import RECURRENT
 from stopgrad.interop.onnx.operators.reductions import REDUCTIONS
 from stopgrad.interop.onnx.operators.resizing import RESIZING
@@ -33,6 +35,7 @@ from stopgrad.interop.onnx.operators.trees import TREES
 OPERATORS: Table = {
     **ACTIVATIONS,
     **ATTENTION,
+    **BLOCKED,
     **CLASSICAL,
     **CONVOLUTIONS,
     **IMAGES,
@@ -40,6 +43,7 @@ OPERATORS: Table = {
     **NORMALIZATIONS,
     **POOLING,
     **QUANTIZED,
+    **QUANTIZED_LAYERS,
     **RECURRENT,
     **RESIZING,
     **SIGNALS,

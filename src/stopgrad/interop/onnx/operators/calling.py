@@ -8,7 +8,7 @@ functions, and returns an output, or a tuple of them if the operator has several
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -135,6 +135,14 @@ class Call(calling.Call):
         """Remember of which numbers a tensor of integers is the rounding."""
         if self.straight:
             self._translator.soft[whole] = soft
+
+    def moved(self, whole: sg.Output, move: Callable[[sg.Output], Any]) -> Any:
+        """A tensor of integers whose elements are only moved; the numbers that it remembers move alike."""
+        made = move(whole)
+        soft = self._translator.soft.get(whole) if self.straight else None
+        if soft is not None:
+            self.soften(made, move(soft))
+        return made
 
     def dequantized(self, whole: sg.Output | Known, matrix: sg.Output) -> None:
         """Remember of which stored whole numbers a matrix of floats is made: adapters may stand beside it."""

@@ -88,16 +88,33 @@ def fused_matmul(node: Call, a: sg.Output, b: sg.Output) -> Any:
 
 def fused_gemm(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) -> Any:
     """``Gemm``, followed by the activation that the attributes name."""
+    return _followed(node, PRODUCTS["Gemm"](node, a, b, c))
+
+
+def fused_product(node: Call, a: sg.Output, b: sg.Output) -> Any:
+    """``FusedMatMul``, followed by the activation that the attributes name."""
+    return _followed(node, fused_matmul(node, a, b))
+
+
+def _followed(node: Call, y: sg.Output) -> Any:
+    """y after the activation that the attributes name, with that one's attributes."""
     name = str(node.attribute("activation", ""))
     rule = ACTIVATIONS.get(name, ELEMENTWISE.get(name))
     if rule is None and name:
         node.fail(f"the activation {name!r} is unknown")
-    y = PRODUCTS["Gemm"](node, a, b, c)
-    ends = ("alpha", "beta", "gamma")
+    ends = ("alpha", "beta", "gamma", "axis")
     given = {
         end: node.attribute(f"activation_{end}") for end in ends if f"activation_{end}" in node.attributes
     }
     return y if rule is None else rule(node.having(given), y)
+
+
+def gemm_fast_gelu(node: Call, x: sg.Output, w: sg.Output, bias: sg.Output | None = None) -> Any:
+    return fast_gelu(node, sg.matmul(x, w), bias)
+
+
+def bias_add(node: Call, x: sg.Output, bias: sg.Output, skip: sg.Output) -> Any:
+    return sg.add(sg.add(x, bias), skip)
 
 
 def matmul_of_bits(
@@ -115,22 +132,22 @@ def matmul_of_bits(
     if bits not in (4, 8) or order is not None:
         node.fail("weights of 4 and 8 bits are read here, in the order in which they stand")
     blocks = -(-columns // size)
-    values = brought(sg.reshape(_unpacked(b, bits), [rows, blocks, size]), scales.dtype)
+    values = brought(sg.reshape(unpacked(b, bits), [rows, blocks, size]), scales.dtype)
     if zeros is None:
         points: Any = brought(2 ** (bits - 1), scales.dtype)
     elif zeros.dtype.is_floating:
         points = sg.reshape(zeros, [rows, blocks, 1])
     else:
-        unpacked = sg.reshape(_unpacked(sg.reshape(zeros, [rows, -1]), bits), [rows, -1, 1])
-        points = brought(unpacked[:, :blocks], scales.dtype)
+        whole = sg.reshape(unpacked(sg.reshape(zeros, [rows, -1]), bits), [rows, -1, 1])
+        points = brought(whole[:, :blocks], scales.dtype)
     weights = sg.multiply(sg.subtract(values, points), sg.reshape(scales, [rows, blocks, 1]))
-    whole = sg.reshape(weights, [rows, blocks * size])[:, :columns]
-    node.dequantized(b, whole)
-    y = sg.matmul(a, brought(sg.transpose(whole), a.dtype))
+    matrix = sg.reshape(weights, [rows, blocks * size])[:, :columns]
+    node.dequantized(b, matrix)
+    y = sg.matmul(a, brought(sg.transpose(matrix), a.dtype))
     return y if bias is None else sg.add(y, bias)
 
 
-def _unpacked(x: sg.Output, bits: int) -> Any:
+def unpacked(x: sg.Output, bits: int) -> Any:
     """The 4-bit numbers in bytes, the lower half first: [..., twice as many]."""
     if bits == 8:
         return x
@@ -274,12 +291,25 @@ def attention(
     past_length: sg.Output | None = None,
 ) -> Any:
     """Attention whose queries, keys and values come from one product."""
-    if node.attribute("do_rotary", 0) or past_length is not None:
-        node.fail("it is translated without do_rotary and without a shared buffer for the past")
-    heads = int(node.attribute("num_heads"))
+    if past_length is not None:
+        node.fail("it is translated without a shared buffer for the past")
     whole = sg.matmul(x, weights)
     whole = whole if bias is None else sg.add(whole, bias)
-    sizes = [int(n) for n in node.attribute("qkv_hidden_sizes") or [weights.shape[1] // 3] * 3]
+    return attended(node, whole, mask, past, extra)
+
+
+def attended(
+    node: Call,
+    whole: sg.Output,
+    mask: sg.Output | None,
+    past: sg.Output | None,
+    extra: sg.Output | None = None,
+) -> Any:
+    """Attention to what one product has made: queries, keys and values side by side."""
+    if node.attribute("do_rotary", 0):
+        node.fail("it is translated without do_rotary")
+    heads = int(node.attribute("num_heads"))
+    sizes = [int(n) for n in node.attribute("qkv_hidden_sizes") or [whole.shape[2] // 3] * 3]
     q, k, v = (by_heads(part, heads) for part in sg.split(whole, sizes, 2))
     offset: Any = 0
     if past is not None:
@@ -380,6 +410,20 @@ def group_norm(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> A
     return sg.silu(y) if int(node.attribute("activation", 0)) == 1 else y
 
 
+def skip_group_norm(
+    node: Call,
+    x: sg.Output,
+    scale: sg.Output,
+    shift: sg.Output,
+    skip: sg.Output,
+    bias: sg.Output | None = None,
+) -> Any:
+    """``GroupNorm`` of a sum, channels last; and the sum."""
+    skip = sg.expand_dims(skip, (1, 2)) if skip.ndim == 2 else skip
+    total = _sum(x, skip, bias)
+    return group_norm(node, total, scale, shift), total
+
+
 def scaled_product(
     node: Call,
     a: sg.Output,
@@ -406,6 +450,9 @@ _MICROSOFT: Table = {
     "FusedConv": fused_conv,
     "FusedGemm": fused_gemm,
     "FusedMatMul": fused_matmul,
+    "FusedMatMulActivation": fused_product,
+    "GemmFastGelu": gemm_fast_gelu,
+    "BiasAdd": bias_add,
     "TransposeMatMul": fused_matmul,
     "MatMulNBits": matmul_of_bits,
     "MatMulIntegerToFloat": scaled_product,
@@ -415,6 +462,7 @@ _MICROSOFT: Table = {
     "SkipSimplifiedLayerNormalization": skip_rms,
     "EmbedLayerNormalization": embed_layer,
     "GroupNorm": group_norm,
+    "SkipGroupNorm": skip_group_norm,
     "RotaryEmbedding": rotary,
     "Attention": attention,
     "MultiHeadAttention": multi_head_attention,

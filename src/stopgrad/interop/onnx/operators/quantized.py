@@ -196,13 +196,13 @@ def quantized_convolution(
 # ------------------------------------------------------------------------------- floats between integers
 
 
-def _floats(node: Call, x: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
+def floats(node: Call, x: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
     """Quantised numbers of one scale as floats."""
     point = None if zero is None else sg.reshape(zero, [])
     return sg.multiply(_centred(node, x, point, scale.dtype), sg.reshape(scale, []))
 
 
-def _wholes(node: Call, y: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
+def wholes(node: Call, y: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
     """Floats as quantised numbers."""
     shares = sg.realdiv(y, brought(sg.reshape(scale, []), y.dtype))
     return quantized(node, shares, None if zero is None else sg.reshape(zero, []), _kind(zero))
@@ -235,7 +235,7 @@ def quantized_affine(
     y = sg.multiply(y if c is None else sg.add(y, sg.cast(c, sg.float64)), factor)
     if scale is None:
         return sg.cast(y, sg.float32)
-    return _wholes(node, y, sg.cast(scale, sg.float64), zero)
+    return wholes(node, y, sg.cast(scale, sg.float64), zero)
 
 
 def _pair(combine: Any) -> Any:
@@ -250,8 +250,8 @@ def _pair(combine: Any) -> Any:
         scale: sg.Output,
         zero: sg.Output | None = None,
     ) -> Any:
-        y = combine(_floats(node, a, a_scale, a_zero), _floats(node, b, b_scale, b_zero))
-        return _wholes(node, y, scale, zero)
+        y = combine(floats(node, a, a_scale, a_zero), floats(node, b, b_scale, b_zero))
+        return wholes(node, y, scale, zero)
 
     return rule
 
@@ -265,7 +265,7 @@ def _single(compute: Any) -> Any:
         scale: sg.Output,
         zero: sg.Output | None = None,
     ) -> Any:
-        return _wholes(node, compute(node, _floats(node, x, x_scale, x_zero)), scale, zero)
+        return wholes(node, compute(node, floats(node, x, x_scale, x_zero)), scale, zero)
 
     return rule
 
@@ -292,8 +292,8 @@ def _shares(node: Call, x: sg.Output) -> Any:
 def quantized_joined(node: Call, scale: sg.Output, zero: sg.Output, *parts: sg.Output) -> Any:
     if not parts or len(parts) % 3:
         node.fail("it joins tensors that come each with a scale and a zero point")
-    xs = [_floats(node, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
-    return _wholes(node, sg.concat(xs, int(node.attribute("axis"))), scale, zero)
+    xs = [floats(node, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    return wholes(node, sg.concat(xs, int(node.attribute("axis"))), scale, zero)
 
 
 def dynamic_product(

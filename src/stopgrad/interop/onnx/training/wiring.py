@@ -80,6 +80,12 @@ def wired(
                 f"no parameter is left to train: the weights are quantised ({quantised}); "
                 "lora= puts adapters beside them, and train= trains scales"
             )
+        if not names and any(op.type == "StraightThrough" for op in operations):
+            raise ArgumentError(
+                "no parameter is left to train: the weights are whole numbers inside of operators such as "
+                "QLinearConv; quantise in the form QDQ (QuantFormat.QDQ), where lora= puts adapters beside "
+                "matrices"
+            )
         chosen_names = trained(names, freeze, only, constants, train)
     else:
         frozen_too = set(chosen("freeze", freeze, names)) | set(based_on)

@@ -34,7 +34,10 @@ LINE = "pkg.torch.onnx.fx_node"
 
 _INPUT = re.compile(r"^\s*(\w+): (PARAMETER|BUFFER|CONSTANT_TENSOR) target='([^']*)'", re.MULTILINE)
 _SPOKEN = {"PARAMETER": "parameter", "BUFFER": "buffer", "CONSTANT_TENSOR": "constant"}
-_OWN_NAME = re.compile(r"onnx::\w+|val_\d+|.*Constant(_\d+)?(_output_\d+)?|/.*|.*lifted_tensor_\d+|\d+")
+_OWN_NAME = re.compile(
+    r"onnx::\w+|val_\d+|.*Constant(_\d+)?(_output_\d+)?|/.*|.*lifted_tensor_\d+|\d+"
+    r"|(clone|_to_copy|lift_fresh_copy|detach|full|full_like|ones|ones_like|zeros|zeros_like|scalar_tensor)(_\d+)?"
+)
 """Names that PyTorch's exporters make up for tensors that they compute."""
 
 

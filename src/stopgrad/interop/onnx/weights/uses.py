@@ -48,12 +48,20 @@ _FUSED: dict[str, dict[int, str]] = {
     "LayerNormalization": {1: "scale", 2: "bias"},
     "SimplifiedLayerNormalization": {1: "scale"},
     "GroupNorm": {1: "scale", 2: "bias"},
+    "SkipGroupNorm": {1: "scale", 2: "bias", 4: "bias"},
+    "BiasAdd": {1: "bias"},
+    "GemmFastGelu": {1: "matrix", 2: "bias"},
+    "FusedMatMulActivation": _PLACES["MatMul"],
+    "NhwcConv": _PLACES["Conv"],
+    "QAttention": {2: "bias"},
     "EmbedLayerNormalization": {2: "table", 3: "table", 4: "table", 5: "scale", 6: "bias"},
     "MatMulNBits": {5: "bias"},
     "MatMulIntegerToFloat": {6: "bias"},
     "DynamicQuantizeMatMul": {4: "bias"},
 }
 """The same for operators of ``com.microsoft``, which optimisers write."""
+
+_TABLES = {"": _PLACES, "com.microsoft": _FUSED, "com.microsoft.nchwc": {"Conv": _PLACES["Conv"]}}
 
 _BINARY = dict.fromkeys((1, 2, 4, 5, 6, 7), "quantisation")
 _UNARY = dict.fromkeys((1, 2, 3, 4), "quantisation")
@@ -65,6 +73,11 @@ _QUANTISES: dict[str, dict[int, str]] = {
         ("QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearSigmoid", "QLinearLeakyRelu"), _UNARY
     ),
     "QLinearSoftmax": _UNARY,
+    "QLinearWhere": dict.fromkeys((2, 3, 5, 6, 7, 8), "quantisation"),
+    "QAttention": dict.fromkeys((3, 4, 6, 7), "quantisation"),
+    "QEmbedLayerNormalization": dict.fromkeys(range(8, 18), "quantisation"),
+    "GatherBlockQuantized": dict.fromkeys((2, 3), "quantisation"),
+    "MatMulBnb4": {2: "quantisation"},
     "QLinearConcat": {i: "quantisation" for i in range(512) if i < 2 or i % 3 != 2},
     "QGemm": dict.fromkeys((1, 2, 4, 5, 7, 8), "quantisation"),
     "MatMulNBits": dict.fromkeys((2, 3), "quantisation"),
@@ -103,6 +116,7 @@ _COMPARES = {
     "IsNaN",
 }
 _LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "FusedMatMul", "FusedConv", "FusedGemm"}
+_LINEAR |= {"NhwcConv", "GemmFastGelu", "FusedMatMulActivation"}
 NORMS = {"InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization"}
 _CHOOSES = {"Add", "Sub", "Where", "Max", "Min"}
 _SOFTMAX = {"Softmax", "LogSoftmax"}
@@ -124,7 +138,7 @@ class Use(NamedTuple):
     def place(self) -> str:
         """The operand's place; "" if it is none in particular."""
         domain = domain_of(self.node)
-        table = {"": _PLACES, "com.microsoft": _FUSED}.get(domain, {})
+        table = _TABLES.get(domain, {})
         found = table.get(self.operator, {}).get(self.position, "")
         if not found and domain in ("", "com.microsoft"):
             found = _QUANTISES.get(self.operator, {}).get(self.position, "")

@@ -152,6 +152,8 @@ class Weighing:
             return Verdict(False, "it is only compared")
         known = recognised(array)
         weight = sorted(places & WEIGHTS)
+        if weight == ["bias"] and not array.ndim and self.told.exporter != "pytorch":
+            return Verdict(False, "a single number, which an operator must be given")
         if weight and (known is None or not self.told.is_made_up(name)):
             of = self._modules(name, weight)
             where = f" of {_listed(of)}" if of else ""
