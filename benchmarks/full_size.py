@@ -1,18 +1,18 @@
 """Training steps of models of the sizes that people train, in a Trainer, beside PyTorch and JAX, in one run.
 
-    python benchmarks/full_size.py [--quick] [--only gpt2,vit,whisper,llama] [--ways eager,compile,jax,trainer]
-                                   [--rounds 5] [--threads 2] [--folder kept] [--json out.json]
+    python benchmarks/full_size.py [--quick] [--only gpt2,vit,whisper,llama] [--rounds 5] [--threads 2]
+                                   [--ways eager,compile,jax,trainer] [--folder kept] [--json out.json]
 
-One step is forward, cross entropy, backward and AdamW, on one batch in single precision. The modules, with random
-weights, are those of `runtime/full_size_models.py`; a Trainer runs the folder that `sgo.training` makes of
-what PyTorch's dynamo exporter writes, with `split_shared=True`, since fresh parameters begin equal. PyTorch has its
-fused AdamW; *jax* is GPT-2 alone, written out, jitted, and its state donated.
+One step is forward, cross entropy, backward and AdamW, on one batch in single precision. The modules, with
+random weights, are those of `runtime/full_size_models.py`; a Trainer runs the folder that `sgo.training`
+makes of what PyTorch's dynamo exporter writes, with `split_shared=True`, since fresh parameters begin equal.
+PyTorch has its fused AdamW; *jax* is GPT-2 alone, written out, jitted, and its state donated.
 
-Each way has a process of its own; they take turns, and a round is at least three steps. *load* is what it takes to have
-model and optimiser in memory (a `Trainer`, or the module with its first state read from a file), without imports;
-*first* is from the start of the process to the end of its first step; *ms* is the least of the rounds' medians,
-*processor* what a step took of it; *peak* is the most memory that the process held. With ``--folder``, what was exported and
-written is kept there, and used again.
+Each way has a process of its own; they take turns, and a round is at least 2.5 s of steps. *load* is what it
+takes to have model and optimiser in memory (a `Trainer`, or the module with its first state read from a
+file), without imports; *first* is from the start of the process to the end of its first step; *ms* is the
+least of the rounds' medians, *processor* what a step took of it; *peak* is the most memory that the process
+held. With ``--folder``, what was exported and written is kept there, and used again.
 """
 
 from __future__ import annotations
@@ -203,7 +203,10 @@ def measured(case: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    print("| model | way | load s | first step after s | ms/step | ÷ eager | processor ms | peak MB | ÷ eager | loss differs |")
+    heads = (
+        "load s | first step after s | ms/step | ÷ eager | processor ms | peak MB | ÷ eager | loss differs"
+    )
+    print(f"| model | way | {heads} |")
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     for row in rows:
         eager = row["eager"]
@@ -267,8 +270,10 @@ def main() -> None:
     show(rows)
     for row in rows:
         made = row["written"]
-        print(f"\n{row['case']}: {made['numbers']:,} numbers are trained; "
-              f"the folder was made in {made['made_s']:.1f} s within {made['made_mb']:.0f} MB")
+        print(
+            f"\n{row['case']}: {made['numbers']:,} numbers are trained; "
+            f"the folder was made in {made['made_s']:.1f} s within {made['made_mb']:.0f} MB"
+        )
     if options.json:
         options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
 

@@ -1,7 +1,7 @@
 """Models of the sizes that people train, with random weights: what `full_size.py` measures.
 
-The shapes are those of GPT-2 small, ViT-B/16, Whisper base and a Llama of 160 million parameters; the modules are
-written with `torch.nn` alone, as their authors' are.
+The shapes are those of GPT-2 small, ViT-B/16, Whisper base and a Llama of 160 million parameters; the modules
+are written with `torch.nn` alone.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Block(nn.Module):
         width = sizes.width
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attention = Attention(width, sizes.heads, causal)
-        self.norm3, self.reading = (nn.LayerNorm(width), Attention(width, sizes.heads)) if reads else (None, None)
+        self.norm3, self.reading = (
+            (nn.LayerNorm(width), Attention(width, sizes.heads)) if reads else (None, None)
+        )
         self.wide, self.narrow = nn.Linear(width, sizes.wide), nn.Linear(sizes.wide, width)
         self.approximate = approximate
 

@@ -176,7 +176,9 @@ def _update(
     state: Mapping[str, Port],
 ) -> Update:
     """The parts of a step, which fit each other and the state."""
-    members = [{str(port): str(of) for port, of in one.items()} for f in said["functions"] for one in f["members"]]
+    members = [
+        {str(port): str(of) for port, of in one.items()} for f in said["functions"] for one in f["members"]
+    ]
     counts = [len(function["members"]) for function in said["functions"]]
     functions = [
         Function(str(function["graph"]), [members.pop(0) for _ in range(count)])

@@ -143,7 +143,7 @@ class InPlace:
         if self._steps is None:
             self._steps = self._bound()
         backward, scalars, renewing = self._steps
-        for graph, (session, binding) in zip((self._update.backward, self._update.scalars), (backward, scalars)):
+        for graph, (session, binding) in ((self._update.backward, backward), (self._update.scalars, scalars)):
             for port in self._contents.inputs[graph]:
                 if port.role not in (*HELD, "gradient"):
                     binding.bind_cpu_input(port.name, fed[port.name])
@@ -202,7 +202,9 @@ class InPlace:
             values = {name: value(part) for name, part in parts.items()}
             binding = session.io_binding()
             for port in inputs:
-                binding.bind_ortvalue_input(port.name, (shared if port.role == "scalar" else values)[port.name])
+                binding.bind_ortvalue_input(
+                    port.name, (shared if port.role == "scalar" else values)[port.name]
+                )
             after: list[tuple[Any, ...]] = []
             for port in outputs:
                 part = parts[port.updates]

@@ -20,9 +20,9 @@ from stopgrad_trainer.states import StateFile
 class Trainer:
     """Trains a model with the graphs of a training folder, on a stock ONNX Runtime.
 
-    A step computes all gradients first, and then renews parameters and the optimiser's state in place, without
-    a copy. After an error, the state is that from before the step. Where an optimiser does not treat each
-    element by itself (Adafactor, Muon, accumulated gradients, a loss scale), and in folders of earlier
+    A step computes all gradients first, and then renews parameters and the optimiser's state in place,
+    without a copy. After an error, the state is that from before the step. Where an optimiser does not treat
+    each element by itself (Adafactor, Muon, accumulated gradients, a loss scale), and in folders of earlier
     versions, the state is held twice: a step reads one and writes the other, and then the two are swapped.
 
     Args:

@@ -1,8 +1,8 @@
 """Divides an optimiser's step into scalars, and functions of each element that write over what they read.
 
 Most optimisers treat each element alike: its new value depends on it, its gradient, its own state, and on a
-few scalars that all share. Then a step needs no second copy of the state, and it can go through all tensors in
-blocks that stay in the processor's cache, where a whole graph reads and writes main memory at each operation.
+few scalars that all share. Then a step needs no second copy of the state, and it can go through all tensors
+in blocks that stay in the processor's cache, where a whole graph uses main memory at each operation.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class InPlace:
     def plans(self) -> dict[str, Plan]:
         """The graphs besides those that every folder has, by name."""
         found = {} if self.backward is None else {"backward": self.backward}
-        return found | {"scalars": self.scalars} | {f"update_{i}": f.plan for i, f in enumerate(self.functions)}
+        return (
+            found | {"scalars": self.scalars} | {f"update_{i}": f.plan for i, f in enumerate(self.functions)}
+        )
 
     def entry(self) -> dict[str, Any]:
         """As the manifest says it."""
@@ -132,9 +134,7 @@ def _scalars_plan(
 ) -> Plan:
     """The shared scalars and the new values of those that are carried, from what these need."""
     outputs = [Port(name, "scalar", x) for x, name in scalars.items()]
-    outputs += [
-        Port(unique(f"{n}/new", taken), ports[n].role, y, {"updates": n}) for n, y in renewed.items()
-    ]
+    outputs += [Port(unique(f"{n}/new", taken), ports[n].role, y, {"updates": n}) for n, y in renewed.items()]
     ys = [port.value for port in outputs]
     read = {x for op in needed(ys, known) for x in op.inputs} | set(ys)
     inputs = [Port(port.name, port.role, x, port.more) for x, port in known.items() if x in read]

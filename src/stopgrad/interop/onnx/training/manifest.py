@@ -23,7 +23,8 @@ class Port:
     Attributes:
         name: its name in the file.
         role: for inputs ``input``, ``labels``, ``learning_rate``, ``parameter``, ``state``, ``gradient`` or
-            ``scalar``; for outputs ``loss``, ``output``, ``gradient``, ``parameter``, ``state`` or ``scalar``.
+            ``scalar``; for outputs ``loss``, ``output``, ``gradient``, ``parameter``, ``state`` or
+            ``scalar``.
         value: the tensor.
         more: further entries: ``updates``, ``over`` or ``of``.
     """
