@@ -18,7 +18,7 @@ from stopgrad_trainer.runtime import CPU, Runtime, call_in_c
 Fill = Callable[[Mapping[str, Array]], None]
 """Writes the first state into arrays by name."""
 
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 """How many elements of each tensor are updated at a time: what a function computes stays in the cache."""
 _ALIGNED = 64
 """Bytes, to a multiple of which tensors begin."""
