@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -87,7 +88,7 @@ class StateFile:
         return places
 
     def into(self, arrays: Mapping[str, Array]) -> None:
-        """Read all arrays into these, which have their dtypes and shapes and are contiguous.
+        """Read all arrays into these, which have their dtypes and shapes, are contiguous, and hold zeros.
 
         Raises:
             FileError: the file cannot be read.
@@ -97,7 +98,8 @@ class StateFile:
                 for name, at in sorted(self._places.items(), key=lambda item: item[1]):
                     flat = arrays[name].reshape(-1)
                     left = memoryview(flat.view(np.uint8)).cast("B") if flat.size else memoryview(b"")
-                    file.seek(at)
+                    left = _behind_hole(file.fileno(), at, left)
+                    file.seek(at + flat.nbytes - len(left))
                     while left:
                         done = file.readinto(left)
                         if not done:
@@ -107,6 +109,20 @@ class StateFile:
                         flat.byteswap(inplace=True)
         except (OSError, ValueError) as caught:
             raise error("FileError", f"{Path(self._path)} cannot be read: {caught}") from caught
+
+
+def _behind_hole(file: int, at: int, left: memoryview) -> memoryview:
+    """What must be read of memory that holds zeros: a file may have holes, which stand for zeros."""
+    if len(left) < _HOLE or not hasattr(os, "SEEK_DATA"):
+        return left
+    try:
+        return left[max(0, os.lseek(file, at, os.SEEK_DATA) - at) :]
+    except OSError as caught:
+        return memoryview(b"") if caught.errno == errno.ENXIO else left  # The rest is a hole, or it cannot say.
+
+
+_HOLE = 1 << 20
+"""Bytes, below which holes are not looked for."""
 
 
 def _some(names: list[str]) -> str:
