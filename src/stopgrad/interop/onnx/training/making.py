@@ -43,6 +43,7 @@ from stopgrad.interop.onnx.training.plans import (
     step_plan,
 )
 from stopgrad.interop.onnx.training.precision import lowered
+from stopgrad.interop.onnx.training.tables import added_by_rows
 from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
 from stopgrad.interop.onnx.training.wiring import Wired, wired
 from stopgrad.interop.onnx.weights import Verdict
@@ -295,7 +296,7 @@ def _aliases(model: onnx.ModelProto) -> dict[str, str]:
 def _model(plan: Plan, opset: int) -> Any:
     """One of the graphs as a model, without gates, which have no effect any more."""
     xs, ys = [port.value for port in plan.inputs], [port.value for port in plan.outputs]
-    done = rewrite(ys, xs, (erase_gates,))
+    done = rewrite(ys, xs, (erase_gates, added_by_rows))
     return to_model(
         dict(zip([port.name for port in plan.outputs], done.outputs, strict=True)),
         dict(zip([port.name for port in plan.inputs], done.inputs, strict=True)),
