@@ -118,7 +118,9 @@ def _behind_hole(file: int, at: int, left: memoryview) -> memoryview:
     try:
         return left[max(0, os.lseek(file, at, os.SEEK_DATA) - at) :]
     except OSError as caught:
-        return memoryview(b"") if caught.errno == errno.ENXIO else left  # The rest is a hole, or it cannot say.
+        return (
+            memoryview(b"") if caught.errno == errno.ENXIO else left
+        )  # The rest is a hole, or it cannot say.
 
 
 _HOLE = 1 << 20

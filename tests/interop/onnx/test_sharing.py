@@ -123,6 +123,11 @@ def test_a_transposed_copy_of_an_embedding_is_tied_to_it(tmp_path: Path) -> None
     expected = g.T @ u
     np.add.at(expected, i, g @ table)
     np.testing.assert_allclose(trainer.state["table"], table - 0.5 * expected, rtol=1e-4, atol=1e-6)
+
+    # Rows are added into the other part of the gradient, not into zeros.
+    written = onnx.load(tmp_path / "out" / "gradients.onnx").graph
+    (scatter,) = [node for node in written.node if node.op_type == "ScatterND"]
+    assert scatter.output[0] == "table/gradient"
     trainer.export(tmp_path / "trained.onnx")
     again = sgo.load(tmp_path / "trained.onnx")
     np.testing.assert_allclose(
