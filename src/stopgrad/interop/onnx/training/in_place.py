@@ -71,6 +71,12 @@ class InPlace:
         }
 
 
+def in_parts(step: Step) -> tuple[dict[str, Plan], dict[str, Any]]:
+    """The graphs of a step in parts, by name, and what the manifest says of them; nothing if it has none."""
+    found = divided(step)
+    return ({}, {}) if found is None else (found.plans(), {"update": found.entry()})
+
+
 def divided(step: Step) -> InPlace | None:
     """An optimiser's step, divided; None if it treats not each element alike."""
     moved = [port for port in carried(step) if step.kinds[port.name] in ("parameter", "optimizer")]

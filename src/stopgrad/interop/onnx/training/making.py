@@ -30,7 +30,7 @@ from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, p
 from stopgrad.interop.onnx.training.beside import compare
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
 from stopgrad.interop.onnx.training.folders import checked, write_folder
-from stopgrad.interop.onnx.training.in_place import divided
+from stopgrad.interop.onnx.training.in_place import in_parts
 from stopgrad.interop.onnx.training.manifest import Plan
 from stopgrad.interop.onnx.training.modes import Forms, forms, opened, taken_in
 from stopgrad.interop.onnx.training.plans import (
@@ -247,8 +247,8 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
         "predict": predict_plan(step, used),
         "merge": merge_plan(step),
     }
-    apart = divided(step)
-    plans |= {} if apart is None else apart.plans()
+    parts, update = in_parts(step)
+    plans |= parts
     models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
     if not isinstance(model, Model):
         weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
@@ -259,9 +259,7 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
     return _Made(
         {f"{name}.onnx": one for name, one in models.items()},
         {port.name: port.value.op.value.array for port in carried(step)},
-        manifest_of(asked, step, plans)
-        | {"tensors": told}
-        | ({} if apart is None else {"update": apart.entry()}),
+        manifest_of(asked, step, plans) | {"tensors": told} | update,
         explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
         [*notes, *shapes.notes, *judgement.notes, *_notes(step)],
     )

@@ -170,8 +170,8 @@ def _apart(names: list[str]) -> str:
     one = len(names) == 1
     who, what, held = ("parameter", "another", "is") if one else ("parameters", "others", "are")
     return (
-        f"{len(names)} {who} that the exporter had merged into {what}, since they began with the same numbers, "
-        f"{held} held apart: {', '.join(map(repr, names[:SHOWN]))}{more}"
+        f"{len(names)} {who} that the exporter had merged into {what}, since they began with the same "
+        f"numbers, {held} held apart: {', '.join(map(repr, names[:SHOWN]))}{more}"
     )
 
 
