@@ -188,7 +188,7 @@ def _update(
     renewed = [port.updates for name in (found.backward, found.scalars) for port in outputs[name]]
     gradients = {port.of: port for port in outputs[found.backward] if port.role == "gradient"}
     for function in functions:
-        _check_function(function, inputs[function.graph], outputs[function.graph], state | {}, gradients)
+        _check_function(function, inputs[function.graph], outputs[function.graph], state, gradients)
         written = [port.updates for port in outputs[function.graph]]
         renewed += [one[port] for one in function.members for port in written]
     if sorted(filter(None, renewed)) != sorted(state):

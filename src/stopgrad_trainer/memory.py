@@ -47,10 +47,7 @@ class Doubled:
 
     def __init__(self, contents: Contents, runtime: Runtime, fill: Fill) -> None:
         self._contents, self._runtime = contents, runtime
-        pairs = [
-            {name: np.zeros(port.shape, dtype_of(port.dtype)) for name, port in contents.state.items()}
-            for _ in range(2)
-        ]
+        pairs = [{name: _like(port) for name, port in contents.state.items()} for _ in range(2)]
         fill(pairs[0])
         self._pairs, self._now = pairs, 0
         self._merged: list[dict[str, Array]] = [{}, {}]
@@ -112,7 +109,7 @@ class InPlace:
         self._flat = [self._laid_out(function) for function in update.functions]
         for name, port in contents.state.items():
             if name not in self.arrays:
-                self.arrays[name] = np.zeros(port.shape, dtype_of(port.dtype))
+                self.arrays[name] = _like(port)
         fill(self.arrays)
         self._loss = _loss_of(contents, update.backward)
         self._steps: list[Any] | None = None

@@ -97,7 +97,7 @@ class StateFile:
             with open(self._path, "rb", buffering=0) as file:
                 for name, at in sorted(self._places.items(), key=lambda item: item[1]):
                     flat = arrays[name].reshape(-1)
-                    left = memoryview(flat.view(np.uint8)).cast("B") if flat.size else memoryview(b"")
+                    left = flat.view(np.uint8).data.cast("B") if flat.size else memoryview(b"")
                     left = _behind_hole(file.fileno(), at, left)
                     file.seek(at + flat.nbytes - len(left))
                     while left:

@@ -284,7 +284,7 @@ class _Group:
                 mapping[x] = sg.placeholder(x.dtype, (), name=scalars[x])
                 inputs.append(Port(scalars[x], "scalar", mapping[x]))
         Copying(graph, (), None).copy(self.operations, mapping)
-        outputs = []
+        outputs: list[Port] = []
         for name, y in zip(self.arrays, self.results.values(), strict=False):
             more = {"updates": name, "over": self._may_be_over(self.arrays[name], y)}
             outputs.append(Port(f"{name}/new", inputs[len(outputs)].role, mapping[y], more))
