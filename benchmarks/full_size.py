@@ -264,6 +264,8 @@ def main() -> None:
                 separately("export", case, options.quick, str(here))
             written = separately("write", str(here))
             rows.append(measured(case, options) | {"written": written})
+            if options.json:  # After each case: a run may be ended early.
+                options.json.write_text(json.dumps(rows, indent=1))
     versions = " ".join(f"{p} {importlib.metadata.version(p)}" for p in ("torch", "onnxruntime", "jax"))
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.threads} threads"
     print(f"{datetime.now():%Y-%m-%d}, {machine}, {versions}; load {os.getloadavg()[0]:.1f}\n")
@@ -274,9 +276,6 @@ def main() -> None:
             f"\n{row['case']}: {made['numbers']:,} numbers are trained; "
             f"the folder was made in {made['made_s']:.1f} s within {made['made_mb']:.0f} MB"
         )
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
-
 
 if __name__ == "__main__":
     main()
