@@ -277,5 +277,6 @@ def main() -> None:
             f"the folder was made in {made['made_s']:.1f} s within {made['made_mb']:.0f} MB"
         )
 
+
 if __name__ == "__main__":
     main()

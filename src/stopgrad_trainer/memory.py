@@ -107,9 +107,8 @@ class InPlace:
         self.merged: dict[str, Array] = {}
         self._gradients: dict[str, Array] = {}
         self._flat = [self._laid_out(function) for function in update.functions]
-        for name, port in contents.state.items():
-            if name not in self.arrays:
-                self.arrays[name] = _like(port)
+        known = self.arrays
+        self.arrays = {n: known[n] if n in known else _like(port) for n, port in contents.state.items()}
         fill(self.arrays)
         self._loss = _loss_of(contents, update.backward)
         self._steps: list[Any] | None = None
