@@ -25,6 +25,9 @@ VERSION = 1
 LONGEST = 1 << 26
 """The most bytes of a manifest."""
 
+WEIGHTS = "weights.bin"
+"""The file of frozen weights, where they are large."""
+
 GRAPHS = ("train_step", "gradients", "eval", "predict", "merge")
 HELD = ("parameter", "state")
 """The roles of inputs that the trainer holds; others are fed."""

@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad_trainer.contents import Contents
+from stopgrad_trainer.contents import WEIGHTS, Contents
 from stopgrad_trainer.exported import Array
 from stopgrad_trainer.needed import error, is_ours, module
 
@@ -22,14 +22,18 @@ class Runtime:
         contents: of the folder.
         threads: how many threads an operation may use; None lets the runtime decide.
         providers: the execution providers, the preferred first.
+        mapped: whether frozen weights stay in their file, which is mapped into memory.
 
     Attributes:
         sessions: those made, by the name of the graph.
     """
 
-    def __init__(self, contents: Contents, threads: int | None, providers: tuple[str, ...]) -> None:
+    def __init__(
+        self, contents: Contents, threads: int | None, providers: tuple[str, ...], mapped: bool = True
+    ) -> None:
         self._library = module("onnxruntime", "a Trainer", "onnx")
         self._contents, self._threads, self.providers = contents, threads, list(providers)
+        self._mapped = mapped and (contents.folder / WEIGHTS).exists()
         self.sessions: dict[str, Any] = {}
 
     def session(self, graph: str) -> Any:
@@ -44,7 +48,15 @@ class Runtime:
             path = self._contents.files.get(graph)
             if path is None:
                 raise error("FileError", f"{self._contents.folder} has no graph {graph}")
-            made = lambda: self._library.InferenceSession(str(path), options, providers=self.providers)
+            more: dict[str, Any] = {}
+            if (
+                self._mapped
+            ):  # Copies would be made of what is packed for products, and of what is transposed.
+                options.add_session_config_entry("session.disable_prepacking", "1")
+                more["disabled_optimizers"] = ["ConstantFolding"]
+            made = lambda: self._library.InferenceSession(
+                str(path), options, providers=self.providers, **more
+            )
             found = self.sessions[graph] = self.run(graph, made)
         return found
 

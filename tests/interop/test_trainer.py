@@ -16,6 +16,7 @@ from onnx_training_tools import batches, mlp, model_of, normal
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
+from stopgrad.interop.onnx.training import folders
 from stopgrad.trainer import Trainer
 from stopgrad_trainer import memory
 from stopgrad_trainer.exported import fields
@@ -244,6 +245,19 @@ def test_an_older_folder_is_trained_as_before(folder: Path, older: Path) -> None
     one, other = Trainer(folder, threads=1), Trainer(older, threads=1)
     for x, y in batches(5):
         assert one.step(x=x, labels=y) == pytest.approx(other.step(x=x, labels=y), rel=1e-6)
+
+
+def test_frozen_weights_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlp(tmp_path / "mlp.onnx")
+    for name in ("APART", "SMALL"):
+        monkeypatch.setattr(folders, name, 0)
+    lora = {"weights": "*.weight", "rank": 2}
+    sgo.training(tmp_path / "mlp.onnx", loss="cross-entropy", folder=tmp_path / "out", lora=lora)
+    assert (tmp_path / "out" / "weights.bin").exists()
+    one, other = (Trainer(tmp_path / "out", threads=1, mapped=mapped) for mapped in (True, False))
+    for x, y in batches(4):
+        assert one.step(x=x, labels=y) == pytest.approx(other.step(x=x, labels=y), rel=1e-6)
+        np.testing.assert_allclose(one.predict(x=x)["logits"], other.predict(x=x)["logits"], 1e-5, 1e-6)
 
 
 def test_what_is_written_over_has_been_read(tmp_path: Path) -> None:

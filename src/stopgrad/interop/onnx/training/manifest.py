@@ -11,7 +11,7 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.types import Dim
 from stopgrad.graph.graph import Output
-from stopgrad_trainer.contents import FORMAT as FORMAT, VERSION as VERSION
+from stopgrad_trainer.contents import FORMAT as FORMAT, VERSION as VERSION, WEIGHTS as WEIGHTS
 
 STATE_FILE = "state.safetensors"
 
