@@ -29,9 +29,9 @@ class Trainer:
         folder: the folder that :func:`stopgrad.onnx.training` or ``stopgrad train-graph`` has written.
         threads: how many threads an operation may use; by default the runtime decides.
         providers: the runtime's execution providers, the preferred first.
-        mapped: whether frozen weights that have a file of their own stay there, mapped into memory. False lets
-            the runtime make copies for faster products: a step of few examples is faster, and takes twice
-            the memory.
+        mapped: whether frozen weights that have a file of their own stay there, mapped into memory. False
+            lets the runtime make copies for faster products: a step of few examples may be faster, and takes
+            twice the memory.
 
     Attributes:
         manifest: the folder's manifest.
