@@ -198,6 +198,9 @@ def _update(
         raise ValueError("the parts of a step do not renew the state")
     if sum(port.role == "loss" for port in outputs[found.backward]) != 1:
         raise ValueError(f"{found.backward} has not one loss")
+    fed_too = {port.name for port in inputs["train_step"] if port.role not in HELD}
+    for name in (found.backward, found.scalars):
+        _check_part(name, inputs[name], outputs[name], state, fed_too)
     scalars = {port.name for port in outputs[found.scalars]}
     for name, known in ((found.backward, state), (found.scalars, state)):
         strange = [x.name for x in inputs[name] if x.role in HELD and x.name not in known]
@@ -208,6 +211,22 @@ def _update(
         if any(x.role == "scalar" and x.name not in scalars for x in inputs[function.graph]):
             raise ValueError(f"{function.graph} takes a scalar which there is not")
     return found
+
+
+def _check_part(
+    name: str, inputs: list[Port], outputs: list[Port], state: Mapping[str, Port], known: set[str]
+) -> None:
+    """Refuse a part of a step that is fed what a step is not, or returns what nothing takes."""
+    strange = [x.name for x in inputs if x.role not in (*HELD, "gradient") and x.name not in known]
+    for port in outputs:
+        of = state.get(port.updates or port.of)
+        if of is not None:
+            fits = (of.shape, of.dtype) == (port.shape, port.dtype)
+        else:
+            fits = not port.updates and port.role in ("loss", "scalar") and not port.shape
+        strange += [] if fits else [port.name]
+    if strange:
+        raise ValueError(f"{name}: {strange[0]!r:.80} does not fit a step")
 
 
 def _check_function(
