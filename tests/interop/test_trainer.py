@@ -297,6 +297,9 @@ def test_parts_of_a_step_that_do_not_fit_are_refused(folder: Path, tmp_path: Pat
         lambda m: m["graphs"]["update_0"]["inputs"][0].update(dtype="float64"),
         lambda m: m["graphs"]["update_0"]["outputs"].pop(),
         lambda m: m["graphs"]["scalars"]["outputs"].pop(0),
+        lambda m: m["graphs"]["scalars"]["outputs"][0].update(shape=[3]),
+        lambda m: m["graphs"]["gradients"]["outputs"][1].update(of="zz"),
+        lambda m: m["graphs"]["gradients"]["inputs"][-1].update(role="input"),
         lambda m: m.update(update=None),
     ):
         changed = json.loads(json.dumps(manifest))
