@@ -1,7 +1,8 @@
 """Links that lead out of docs: GitHub follows them through the repository, the site has no repository.
 
 The pages of the repository's root are pages of the site, too: what stands in docs for them is replaced by
-their text. Another file is downloaded; of a folder only the name is shown.
+their text. Another file is downloaded, and below a link to some of its lines these are shown; of a folder
+only the name is shown.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 ROOT_PAGES = {name.lower(): ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")}
 LINK = re.compile(r"\[((?:[^\[\]`]|`[^`\n]*`)+)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+LINES = re.compile(r"^( *)(\[`[\w.]+`\])\(([^)\s#]+\.py)#L(\d+)-L(\d+)(?: \"[^\"\n]+\")?\)$", re.MULTILINE)
 CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`(?!\]))", re.MULTILINE | re.DOTALL)
 HERE = {path: f"{name}.md" for name, path in ROOT_PAGES.items()} | {ROOT / "README.md": "index.md"}
 
@@ -32,7 +34,13 @@ def followed(text: str, folder: Path, page: Path) -> str:
             return f"[{words}]({os.path.relpath(target, page.parent)}{anchor})"
         return words if target.is_dir() else f"[{words}](path:{os.path.relpath(target, page.parent)})"
 
-    parts = CODE.split(text)
+    def shown(found: re.Match[str]) -> str:
+        indent, words, path, first, last = found.groups()
+        options = f":lines: {first}-{last}", ":lineno-match:", ":dedent:"
+        code = [f"```{{literalinclude}} {path}", ":language: python", *options, "```"]
+        return "\n".join([f"{indent}{words}({path})", "", *(indent + line for line in code)])
+
+    parts = CODE.split(LINES.sub(shown, text))
     parts[::2] = [LINK.sub(link, part) for part in parts[::2]]
     return "".join(parts)
 

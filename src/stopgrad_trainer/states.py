@@ -8,7 +8,7 @@ import math
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,17 @@ class StateFile:
     Args:
         path: of the file.
         state: what it must hold, by name.
+        only: the names of which it must hold, where the rest is not asked for.
 
     Raises:
         MissingFileError, FileError: there is none, it is damaged, or the state of another training.
     """
 
-    def __init__(self, path: AnyPath, state: Mapping[str, Port]) -> None:
+    def __init__(self, path: AnyPath, state: Mapping[str, Port], only: Collection[str] | None = None) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise error("ArgumentError", f"{path!r:.60} is no path of a file")
         self._path, self._state = path, state
+        self._wanted = {name: port for name, port in state.items() if only is None or name in only}
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):  # On a pipe it would wait.
                 raise error("FileError", f"{path} cannot be read: it is no file")
@@ -65,13 +67,13 @@ class StateFile:
             held: dict[str, Any] = json.loads(file.read(count))
             size = os.fstat(file.fileno()).st_size
         held.pop("__metadata__", None)
-        missing = [name for name in state if name not in held]
+        missing = [name for name in self._wanted if name not in held]
         extra = sorted(name for name in held if name not in state)
         if missing or extra:
             said = f"it lacks {_some(missing)}" if missing else f"it has {_some(extra)} besides"
             raise error("FileError", f"{self._path} is the state of another training: {said}")
         places = {}
-        for name, port in state.items():
+        for name, port in self._wanted.items():
             kind, shape = held[name]["dtype"], tuple(held[name]["shape"])
             if kind != _NAMES[port.dtype] or shape != port.shape:
                 named = next((dtype for dtype, one in _NAMES.items() if one == kind), kind)

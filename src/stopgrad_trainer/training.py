@@ -177,6 +177,44 @@ class Trainer:
         with self._lock_outside("restore"):
             self._memory = self._read(path)
 
+    def save_weights(self, path: AnyPath) -> None:
+        """Write the trained weights alone, without the optimiser's state: adapters, where those are trained.
+
+        Args:
+            path: of the file, in the safetensors format; an older one is kept until it is complete. In the
+                browser, the page of ``stopgrad serve`` gives the same file.
+
+        Raises:
+            FileError: the system refuses.
+        """
+        with self._lock:
+            arrays = self._arrays()
+            weights = {name: arrays[name] for name in self._weight_names()}
+            part("graph.files").write_arrays(path, weights, {"made_for": FORMAT})
+
+    def load_weights(self, path: AnyPath) -> None:
+        """Take the weights that :meth:`save_weights` or :meth:`save` has written; the optimiser begins anew.
+
+        Raises:
+            FileError, GraphError: the file is damaged, or holds weights of another training. The state is
+                unchanged.
+        """
+        state, names = self._contents.state, self._weight_names()
+        weights, first = StateFile(path, state, names), StateFile(self._contents.state_file, state)
+
+        def fill(arrays: Mapping[str, Array]) -> None:
+            first.into(arrays)
+            for name in names:
+                arrays[name][...] = 0  # Holes of the file stand for zeros.
+            weights.into(arrays)
+
+        with self._lock_outside("load_weights"):
+            self._memory = memory_of(self._contents, self._runtime, fill)
+
+    def _weight_names(self) -> list[str]:
+        """Of what is carried from step to step, what the trained model is made of."""
+        return [port.name for port in self._contents.inputs["merge"] if port.role in HELD]
+
     def reset(self) -> None:
         """Go back to the initial state."""
         self.restore(self._contents.state_file)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import DOCS, blocks, pages
+from pages import DOCS, FILE, blocks, pages
 from places import ROOT
 
 import stopgrad as sg
@@ -19,7 +19,6 @@ import stopgrad as sg
 pytestmark = pytest.mark.slow
 
 PACKAGE = Path(sg.__file__).parent
-FILE = re.compile(r"`([\w/]+\.py)`(?:: (?:the class )?`(\w+)`)?")
 
 
 def run(folder: Path, *command: str | Path, package: Path = PACKAGE) -> str:

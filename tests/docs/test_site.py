@@ -24,6 +24,8 @@ from pages import DOCS
 from places import ROOT
 from public_names import NAMESPACES, names
 
+from stopgrad.tools.cli import COMMANDS
+
 pytestmark = pytest.mark.slow
 
 LINK = re.compile(r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]*)"')
@@ -116,7 +118,7 @@ def test_every_link_within_the_site_leads_to_a_file_and_a_place_in_it(site: Path
 
 def test_the_page_of_commands_has_every_option(site: Path) -> None:
     text = unescape(re.sub(r"<[^>]+>", "", (site / "api/commands.html").read_text()))
-    for command in ("explain", "check", "trace-nan", "ablate", "train-graph", "launch", "run", "tour", "ops"):
+    for command in COMMANDS:
         told = subprocess.run(
             [sys.executable, "-m", "stopgrad", command, "--help"], capture_output=True, text=True, check=True
         ).stdout

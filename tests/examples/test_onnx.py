@@ -137,7 +137,7 @@ def test_the_program_of_the_page_trains(digits: Path, monkeypatch: pytest.Monkey
     """What docs/ship.md shows for Python; what it shows for a browser is run there."""
     (digits / "out").symlink_to(digits)
     monkeypatch.chdir(digits)
-    (program,) = blocks("ship.md", "python")
+    program, _ = blocks("ship.md", "python")  # The other is in tests/tools/test_serve.py.
     exec(compile(program, "ship.md", "exec"), {})
     assert int(capsys.readouterr().out.partition("%")[0]) > 85
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ import pytest
 from examples_references import example
 from page_tools import started
 from pages import blocks
+from web_packages import package
 
 pytestmark = pytest.mark.slow
 
@@ -24,21 +23,12 @@ stopgrad_trainer = pytest.importorskip("stopgrad_trainer")
 pytest.importorskip("onnx")
 safetensors = pytest.importorskip("safetensors.numpy")
 
-UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "E50")
 DRAWN = {3: [[(0.35, 0.2), (0.65, 0.2), (0.5, 0.45)], [(0.5, 0.45), (0.7, 0.6), (0.5, 0.85), (0.3, 0.75)]]}
 
 
 @pytest.fixture(scope="module")
 def runtime() -> Path:
-    """The package onnxruntime-web; the tests are skipped, and say so, where npm cannot be reached."""
-    try:
-        return example("onnx/digits/serve").fetched(Path(os.environ["STOPGRAD_CACHE_DIR"]) / "npm")
-    except FileNotFoundError:
-        pytest.skip("TRAINING IN A BROWSER IS NOT TESTED: there is no npm")
-    except subprocess.CalledProcessError as error:
-        if not any(word in error.stderr for word in UNREACHABLE):
-            raise
-        pytest.skip(f"TRAINING IN A BROWSER IS NOT TESTED: npm cannot be reached: {error.stderr[-200:]}")
+    return package("TRAINING IN A BROWSER")
 
 
 @pytest.fixture(scope="module")

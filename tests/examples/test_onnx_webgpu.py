@@ -6,8 +6,6 @@ and a filter's gradient is a convolution whose channels are the examples of the 
 
 from __future__ import annotations
 
-import os
-import subprocess
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 from examples_references import example
 from page_tools import started
+from web_packages import package
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +28,6 @@ from onnx_training_tools import mlp, normal  # noqa: E402
 import stopgrad.onnx as sgo  # noqa: E402
 
 COUNT = 4
-UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "E50")
 RATE = {"learning_rate": np.array(0.01, np.float32)}
 DENSE = {"x": normal(8, 4, seed=3), "labels": np.random.default_rng(3).integers(0, 3, 8)}
 
@@ -42,15 +40,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def opened(folder: Path) -> Iterator[Any]:
     """A page with WebGPU; skipped, and said, where npm cannot be reached or there is no WebGPU."""
-    try:
-        package = example("onnx/digits/serve").fetched(Path(os.environ["STOPGRAD_CACHE_DIR"]) / "npm")
-    except FileNotFoundError:
-        pytest.skip("TRAINING ON WEBGPU IS NOT TESTED: there is no npm")
-    except subprocess.CalledProcessError as error:
-        if not any(word in error.stderr for word in UNREACHABLE):
-            raise
-        pytest.skip(f"TRAINING ON WEBGPU IS NOT TESTED: npm cannot be reached: {error.stderr[-200:]}")
-    with started(*steps.FLAGS) as browser, steps.page(browser, package, folder) as found:
+    fetched = package("TRAINING ON WEBGPU")
+    with started(*steps.FLAGS) as browser, steps.page(browser, fetched, folder) as found:
         if found.evaluate("window.adapter()") == "none":
             pytest.skip("TRAINING ON WEBGPU IS NOT TESTED: this Chromium has no adapter")
         yield found

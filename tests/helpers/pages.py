@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).parents[2] / "docs"
+FILE = re.compile(r"`([\w/]+\.py)`(?:: (?:the class )?`(\w+)`)?")
+"""A file that a page names, and what it says is defined there."""
 
 
 def blocks(page: str, language: str) -> list[str]:

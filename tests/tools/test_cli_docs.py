@@ -103,7 +103,7 @@ def test_a_command_prints_what_the_page_shows(page: str, command: str, output: s
 
 def test_every_command_and_option_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     text = (DOCS / PAGE).read_text()
-    for name in ("explain", "check", "trace-nan", "ablate", "train-graph", "launch", "run"):
+    for name in cli.COMMANDS:
         with pytest.raises(SystemExit):
             cli.main([name, "--help"])
         for option in set(re.findall(r"(?<![\w-])--[a-z-]+", capsys.readouterr().out)) - {"--help"}:

@@ -19,12 +19,16 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+import stopgrad
+
 RUNTIME = "onnxruntime-web@1.30.0"
 INTEGRITY = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
 """Of the package: its sha512, as the registry says it (npm view onnxruntime-web@1.30.0 dist.integrity)."""
 
 USED = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 PAGE = Path(__file__).parent / "page"
+SHARED = ("chart.js", "safetensors.js")
+"""Scripts that the page has from that of ``stopgrad serve``."""
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".mjs": "text/javascript"} | {
     ".wasm": "application/wasm",
     ".json": "application/json",
@@ -50,6 +54,8 @@ def site(prepared: Path, package: Path) -> Path:
     """The folder that is served: the page, the runtime, what prepare.py made."""
     made = prepared / "site"
     shutil.copytree(PAGE, made, dirs_exist_ok=True)
+    for name in SHARED:
+        shutil.copy(Path(stopgrad.__file__).parent / "tools/serving/page" / name, made)
     shutil.copytree(prepared / "training", made / "training", dirs_exist_ok=True)
     shutil.copy(prepared / "digits.safetensors", made)
     (made / "ort").mkdir(exist_ok=True)

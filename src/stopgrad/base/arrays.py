@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, TypeAlias
 import numpy.typing as npt
 
 from stopgrad.base.dtypes import DTypeLike
+from stopgrad.base.sizes import Dim
 
 
 class Namespace(Protocol):
@@ -210,5 +211,11 @@ class ArrayMethods:
         def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType: ...
 
 
-ArrayLike: TypeAlias = ArrayMethods | npt.ArrayLike | Sequence["ArrayLike"]
-"""What a function accepts as an operand: outputs, numbers, arrays of any library, and lists of these."""
+ArrayLike: TypeAlias = ArrayMethods | Dim | npt.ArrayLike | Sequence["ArrayLike"]
+"""What a function takes as an operand: outputs, numbers, sizes, arrays of any library, and lists of these."""
+
+Numbers: TypeAlias = npt.ArrayLike | Sequence["Numbers"]
+"""Operands without outputs, of which functions make an array."""
+
+Tensors: TypeAlias = ArrayMethods | Dim | Sequence[ArrayLike]
+"""Operands with outputs or sizes of them, of which functions make an output."""

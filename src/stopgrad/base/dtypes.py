@@ -36,6 +36,13 @@ class DType:
     name: str
     numpy: np.dtype[Any]
     real: DType
+    kind: str
+    itemsize: int
+    is_bool: bool
+    is_integer: bool
+    is_floating: bool
+    is_complex: bool
+    is_differentiable: bool
 
     def __init__(self, name: str, numpy: type[Any], kind: str) -> None:
         self.name = name
@@ -81,25 +88,25 @@ def _define(name: str, numpy: type[Any], kind: str) -> DType:
     return DTYPES.setdefault(name, DType(name, numpy, kind))
 
 
-float16 = _define("float16", np.float16, "f")
-bfloat16 = _define("bfloat16", ml_dtypes.bfloat16, "f")
-float32 = _define("float32", np.float32, "f")
-float64 = _define("float64", np.float64, "f")
-complex64 = _define("complex64", np.complex64, "c")
-complex128 = _define("complex128", np.complex128, "c")
-int8 = _define("int8", np.int8, "i")
-int16 = _define("int16", np.int16, "i")
-int32 = _define("int32", np.int32, "i")
-int64 = _define("int64", np.int64, "i")
-uint8 = _define("uint8", np.uint8, "u")
-uint16 = _define("uint16", np.uint16, "u")
-uint32 = _define("uint32", np.uint32, "u")
-uint64 = _define("uint64", np.uint64, "u")
-bool_ = _define("bool", np.bool_, "b")
+float16: DType = _define("float16", np.float16, "f")
+bfloat16: DType = _define("bfloat16", ml_dtypes.bfloat16, "f")
+float32: DType = _define("float32", np.float32, "f")
+float64: DType = _define("float64", np.float64, "f")
+complex64: DType = _define("complex64", np.complex64, "c")
+complex128: DType = _define("complex128", np.complex128, "c")
+int8: DType = _define("int8", np.int8, "i")
+int16: DType = _define("int16", np.int16, "i")
+int32: DType = _define("int32", np.int32, "i")
+int64: DType = _define("int64", np.int64, "i")
+uint8: DType = _define("uint8", np.uint8, "u")
+uint16: DType = _define("uint16", np.uint16, "u")
+uint32: DType = _define("uint32", np.uint32, "u")
+uint64: DType = _define("uint64", np.uint64, "u")
+bool_: DType = _define("bool", np.bool_, "b")
 complex64.real = float32
 complex128.real = float64
 
-BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES.values()}
+BY_NUMPY: dict[np.dtype[Any], DType] = {dtype.numpy: dtype for dtype in DTYPES.values()}
 """The dtypes by NumPy's, in the machine's byte order."""
 _BY_PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
 

@@ -37,6 +37,8 @@ class StopgradError(Exception):
         """The user's line as it is printed; empty if there is none."""
         return decode(self._place).describe() if isinstance(self._place, tuple) else self._place or ""
 
+    args: tuple[Any, ...]
+
     @property
     def message(self) -> str:
         """The message without the user's line."""

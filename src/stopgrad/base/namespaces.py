@@ -7,6 +7,7 @@ names the package to install.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -73,8 +74,8 @@ class LazyNamespace:
 class _NumPy(LazyNamespace):
     """NumPy, with sums that are as precise along each axis."""
 
-    sum = staticmethod(sums.sum)
-    cumsum = staticmethod(sums.cumsum)
+    sum: Callable[..., Any] = staticmethod(sums.sum)
+    cumsum: Callable[..., Any] = staticmethod(sums.cumsum)
 
 
 NUMPY = _NumPy(

@@ -43,6 +43,10 @@ class Progress:
 
     __slots__ = ("_done", "_gone", "_shown", "steps", "total", "what")
 
+    what: str
+    total: int | None
+    steps: int
+
     def __init__(self, what: str, total: int | None = None) -> None:
         self.what, self.total, self.steps = what, total, 0
         self._done: threading.Event | None = None

@@ -55,6 +55,13 @@ class Symbol:
 
     __slots__ = ("__weakref__", "_rank", "depth", "length", "name", "never_negative", "of", "rule")
 
+    name: str
+    rule: str
+    of: tuple[Size, ...]
+    depth: int
+    length: int
+    never_negative: bool
+
     def __init__(self, name: str, rule: str = "", of: tuple[Size, ...] = ()) -> None:
         self.name, self.rule, self.of = name, rule, of
         inside = [symbol for size in of for symbol in _symbols(size)]

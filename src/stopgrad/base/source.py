@@ -136,6 +136,10 @@ class Called:
 
     __slots__ = ("__weakref__", "asks", "caller", "code")
 
+    code: CodeType
+    caller: RawLocation
+    asks: bool
+
     def __init__(self, code: CodeType, caller: RawLocation, asks: bool) -> None:
         self.code, self.caller, self.asks = code, caller, asks
 
@@ -252,6 +256,15 @@ class Location:
     """
 
     __slots__ = ("_source", "asks", "caller", "column", "end_column", "end_line", "file", "function", "line")
+
+    file: str
+    line: int
+    end_line: int | None
+    column: int | None
+    end_column: int | None
+    function: str
+    caller: Location | None
+    asks: bool
 
     def __init__(
         self,

@@ -124,7 +124,9 @@ class Unknown:
     def __pos__(self) -> Any:
         return self
 
-    __floor__ = __ceil__ = __trunc__ = __pos__
+    __floor__ = __pos__
+    __ceil__ = __pos__
+    __trunc__ = __pos__
 
     def __round__(self, digits: int | None = None) -> Any:
         return self

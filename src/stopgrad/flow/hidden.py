@@ -35,6 +35,8 @@ class Hidden:
         node: by the position of each tensor asked about, its node.
     """
 
+    node: array[int]
+
     def __init__(
         self, sweep: Sweep, xs: Sequence[Output], leads: Sequence[int], seen: Iterable[Spot]
     ) -> None:

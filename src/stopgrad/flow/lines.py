@@ -359,6 +359,9 @@ class _Beyond(Tensors):
 class Surveyed(Reach):
     """The result of a survey for x; counts and cuts are computed when they are needed."""
 
+    survey: Survey
+    x: Output
+
     def __init__(self, survey: Survey, x: Output, lines: Lines) -> None:
         super().__init__(survey.status(x))
         self.survey, self.x, self._lines = survey, x, lines

@@ -60,6 +60,11 @@ class Cut:
         switched: whether a condition at run time decides if it acts.
     """
 
+    operations: tuple[Operation, ...]
+    status: Status
+    reason: str
+    switched: bool
+
     def __init__(
         self,
         operations: tuple[Operation, ...],
@@ -136,6 +141,7 @@ class Reach:
 
     magnitude: Magnitude | None = None
     update: Update | None = None
+    status: Status
 
     def __init__(
         self, status: Status | str, cuts: tuple[Cut, ...] = (), paths: int = 0, cut_paths: int = 0
@@ -188,6 +194,9 @@ class GateUse:
             stops one behind the other, the one behind is idle.
         why_idle: why it is idle; empty if it is not.
     """
+
+    operation: Operation
+    why_idle: str
 
     def __init__(
         self, operation: Operation, cuts: Callable[[], tuple[Names, Names]], why_idle: str = ""
@@ -260,6 +269,11 @@ class Story:
         is_cut: whether any paths to them are cut.
         frozen: whether they are those that require no gradient, by whatever else they are cut besides.
     """
+
+    keys: tuple[Any, ...]
+    status: Status
+    is_cut: bool
+    frozen: bool
 
     def __init__(
         self,

@@ -48,6 +48,11 @@ class Reaches(Mapping[Any, Reach]):
         measured: how large the gradients are, if that was measured; else None.
     """
 
+    noted: tuple[Finding, ...]
+    measured: Measured | None
+    ys: tuple[Output, ...]
+    is_function: bool
+
     def __init__(
         self,
         asked: Asked,
@@ -59,7 +64,7 @@ class Reaches(Mapping[Any, Reach]):
         self.graph: Graph = asked.graph
         self.ys = asked.ys
         self.is_function = asked.is_function
-        self.calls = asked.calls
+        self.calls: Mapping[Operation, Any] = asked.calls
         self.xs: dict[str, Output] = {label(key): x for key, x in asked.xs.items()}
         self._every = self.xs  # Also those that a part of the report leaves out.
         self._lines = Lines(asked, surveys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from stopgrad.base.source import Location
-from stopgrad.flow.parts import Cut
+from stopgrad.flow.parts import Cut, Place
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.tree import Excerpt, Piece
 from stopgrad.flow.source_lines import place, shown_file
@@ -25,12 +25,15 @@ class Spot:
         key: what a line is known by, and, of one that holds cuts itself, what happens there.
     """
 
+    cuts: list[Cut]
+    cause: Location | None
+
     def __init__(self, report: Reaches, cut: Cut) -> None:
         self.cuts = [cut]
         at = report.location(cut.operation)
         self.cause = cause = None if at is None else at.cause
         self._helpers = [] if at is None or at is cause else [at]
-        self.key = report.spot(cut)
+        self.key: Place = report.spot(cut)
 
     def add(self, other: Spot) -> None:
         """Add what is at the same line."""

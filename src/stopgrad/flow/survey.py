@@ -42,6 +42,15 @@ def _none(op: Operation) -> bool:
 class Survey:
     """A survey of xs for which the same selective gates act."""
 
+    xs: Sequence[Output]
+    acting: Acting
+    graph: Graph
+    sweep: Sweep
+    results: Results
+    reached: list[int]
+    sources: Sources
+    leads: list[int]
+
     def __init__(
         self,
         ys: Sequence[Output],

@@ -136,6 +136,8 @@ class Comparing:
         why: what is known of some, by name, for which the optimizer does nothing.
     """
 
+    steps: int
+
     def __init__(
         self, before: Mapping[str, Any], gradients: Mapping[str, Any], why: Mapping[str, str] | None = None
     ) -> None:

@@ -230,6 +230,8 @@ class Sweep:
         ways: by an operation's id, for each output the way to the inputs; all others are open.
     """
 
+    first: list[int]
+
     def __init__(
         self,
         operations: Sequence[Operation],
@@ -295,6 +297,9 @@ class Sweep:
 
 class Results:
     """Sets of results as bits of a number: those that reach a tensor at each level, and in the dark."""
+
+    all: int
+    keep: list[int]
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -368,6 +373,9 @@ def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) ->
 
 class Sources:
     """Sets of sources as bits of a number: all to which a tensor leads, with gates open, and openly."""
+
+    all: int
+    keep: list[int]
 
     def __init__(self, count: int) -> None:
         self.count = count

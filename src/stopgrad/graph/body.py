@@ -23,6 +23,10 @@ class Body:
 
     __slots__ = ("graph", "inputs", "memo", "outputs")
 
+    graph: Graph
+    inputs: tuple[Output, ...]
+    outputs: tuple[Output | None, ...]
+
     def __init__(self, graph: Graph, inputs: Sequence[Output], outputs: Sequence[Output | None]) -> None:
         self.graph = graph
         self.inputs = tuple(inputs)

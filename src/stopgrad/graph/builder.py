@@ -21,7 +21,7 @@ import inspect
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
@@ -45,8 +45,8 @@ class Region:
     __slots__ = ("location", "outer")
 
     def __init__(self, outer: Region | None, location: RawLocation | None) -> None:
-        self.outer = outer
-        self.location = location
+        self.outer: Region | None = outer
+        self.location: RawLocation | None = location
 
     def holds(self, inner: Region | None) -> bool:
         """Whether *inner* is this block or inside it."""
@@ -68,6 +68,12 @@ class Trace:
     """
 
     __slots__ = ("captures", "graph", "outer", "outer_graph", "remakes", "what")
+
+    graph: Graph
+    outer_graph: Graph | None
+    outer: Trace | None
+    what: str
+    remakes: bool
 
     def __init__(
         self,
@@ -279,7 +285,7 @@ class Pending:
     __slots__ = ("name", "taken_by")
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name: str = name
         self.taken_by: Operation | None = None
 
     def is_free(self) -> bool:
@@ -293,7 +299,7 @@ class Claim:
     __slots__ = ("__weakref__", "outer")
 
     def __init__(self, outer: Claim | None) -> None:
-        self.outer = outer
+        self.outer: Claim | None = outer
 
 
 class Entry(weakref.ref[Any]):
@@ -434,6 +440,7 @@ class Inside:
     """A block for our own functions, entered once, by a ``with`` statement outside of generators."""
 
     __slots__ = ("__exit__", "_changes", "_value")
+    __exit__: Callable[..., None]
 
     def __init__(self, value: object = None, **changes: object) -> None:
         self._value = value
@@ -470,7 +477,7 @@ class NotedCalls(Block):
     __slots__ = ("notes",)
 
     def __init__(self, notes: CallNotes) -> None:
-        self.notes = notes
+        self.notes: CallNotes = notes
 
     def changes(self) -> dict[str, Any]:
         return {"calls": self.notes}
@@ -482,7 +489,7 @@ class Placed(Block):
     __slots__ = ("place",)
 
     def __init__(self, place: Location | RawLocation | None) -> None:
-        self.place = (place, 0) if isinstance(place, Location) else place
+        self.place: tuple[Any, int] | None = (place, 0) if isinstance(place, Location) else place
 
     def changes(self) -> dict[str, Any]:
         return {"place": self.place}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from stopgrad.graph.build import apply, emit
 from stopgrad.graph.graph import Output
 from stopgrad.graph.immediate import recalled
 from stopgrad.graph.inferred import about
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Op, Samples
 from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded, publish, reads_arguments
 from stopgrad.graph.traits import Unsound
@@ -43,7 +43,19 @@ BY_ZERO = Unsound(
 )
 
 
-def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Callable[..., Tensor]:
+class Unary(Protocol):
+    """The public function of an operation with one operand and no attributes."""
+
+    def __call__(self, x: ArrayLike, /, name: str | None = None) -> Tensor: ...
+
+
+class Binary(Protocol):
+    """The public function of an operation with two operands and no attributes."""
+
+    def __call__(self, x: ArrayLike, y: ArrayLike, /, name: str | None = None) -> Tensor: ...
+
+
+def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Unary:
     """The public function of an operation with one operand, called *parameter*, and no attributes."""
 
     @guarded(definition.type)
@@ -66,9 +78,7 @@ def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Cal
     return _named(definition, whole, function, function_name, parameter, "name")
 
 
-def binary(
-    definition: type[Op], function_name: str, first: str = "x", second: str = "y"
-) -> Callable[..., Tensor]:
+def binary(definition: type[Op], function_name: str, first: str = "x", second: str = "y") -> Binary:
     """The public function of an operation with two operands, *first* and *second*, and no attributes."""
 
     @guarded(definition.type, alike=True)
@@ -200,7 +210,7 @@ class GradientOfElementwise(Op, abstract=True):
     promotes = None
     batch = ELEMENTWISE
     rounds_once = True
-    samples = pairs(shapes=ALIKE)
+    samples: Samples = pairs(shapes=ALIKE)
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS
 
 

@@ -299,6 +299,8 @@ class ArrayFile:
         notes: further entries of the header.
     """
 
+    path: str
+
     def __init__(self, path: AnyPath) -> None:
         self.path = checked_path(path)
         try:

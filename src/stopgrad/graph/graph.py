@@ -108,8 +108,10 @@ class Output(ArrayMethods):
             raise self._no_value(f"the text in the form {form!r}")
         return str(self)
 
-    def __array__(self, *_: object, **__: object) -> np.ndarray:
-        raise self._no_value("the array")
+    if not TYPE_CHECKING:  # To type checkers, it is no array.
+
+        def __array__(self, *_: object, **__: object) -> np.ndarray:
+            raise self._no_value("the array")
 
     def __len__(self) -> int:
         if self.ndim == 0:
@@ -301,7 +303,7 @@ def read_by(name: str) -> None:
         setattr(Operation, name, property(read))
 
 
-by_id = attrgetter("id")
+by_id: attrgetter[int] = attrgetter("id")
 """A key that sorts operations in the order in which they were built."""
 
 
@@ -345,6 +347,8 @@ class Graph:
         >>> [op.name for op in graph.operations]
         ['x', 'Exp']
     """
+
+    names: Names
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
@@ -523,6 +527,8 @@ class DefaultGraph(Block):
 
     __slots__ = ("graph",)
 
+    graph: Graph
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
@@ -538,6 +544,8 @@ class Atomic:
     """The context manager that :meth:`Graph.atomic` returns."""
 
     __slots__ = ("_lengths", "graph")
+
+    graph: Graph
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

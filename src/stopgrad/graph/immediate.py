@@ -144,6 +144,9 @@ class Call:
 
     __slots__ = ("arrays", "computed", "key")
 
+    computed: int
+    key: tuple[Any, ...] | None
+
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.arrays: list[Any] = []
         self.computed = _NOTES.last[0]

@@ -102,6 +102,9 @@ class about:  # noqa: N801 - used as a function is
 
     __slots__ = ("definition", "operands")
 
+    definition: type[Op]
+    operands: tuple[object, ...]
+
     def __init__(self, definition: type[Op], *operands: object) -> None:
         self.definition = definition
         self.operands = operands
@@ -118,6 +121,8 @@ class naming:  # noqa: N801 - used as a function is
     """A context in which errors name the operation."""
 
     __slots__ = ("definition",)
+
+    definition: type[Op]
 
     def __init__(self, definition: type[Op]) -> None:
         self.definition = definition

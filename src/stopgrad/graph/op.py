@@ -40,6 +40,9 @@ from stopgrad.graph.scope import Scope, as_scope
 from stopgrad.graph.traits import Cure, Held, Magnitudes, Unsound, check_traits
 
 Rule: TypeAlias = "Callable[..., Any] | Undefined"
+Gradient: TypeAlias = "Mapping[str, Rule | NoGradient] | NoGradient | Joint"
+Samples: TypeAlias = Sequence[Sample]
+Lowering: TypeAlias = "Callable[..., Any] | Unsupported"
 
 
 # ------------------------------------------------------------------------------------------ gradients
@@ -247,10 +250,10 @@ class Op:
     function: ClassVar[Callable[..., Any]]
 
     infer: ClassVar[Callable[..., Any]]
-    gradient: ClassVar[Mapping[str, Rule | NoGradient] | NoGradient | Joint]
-    lower: ClassVar[Callable[..., Any] | Unsupported]
+    gradient: Gradient
+    lower: Lowering
     batch: ClassVar[Any] = None
-    samples: ClassVar[Sequence[Sample]]
+    samples: Samples
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = ()
     cached: ClassVar[bool] = True
     passes: ClassVar[int | None] = None

@@ -23,6 +23,10 @@ class Scope(Block):
     __slots__ = ("_claim", "graph", "name", "prefix")
     scoped = True
 
+    graph: Graph
+    prefix: str
+    name: str | None
+
     def __init__(self, graph: Graph, prefix: str = "", name: str | None = None) -> None:
         self.graph = graph
         self.prefix = prefix

@@ -40,6 +40,11 @@ class Model:
         rebuild: turns the values of the outputs into what the program returns.
     """
 
+    inputs: dict[str, Output]
+    outputs: dict[str, Output]
+    parameters: dict[str, Output]
+    dequantized: dict[str, Output]
+
     def __init__(
         self,
         graph: Graph,

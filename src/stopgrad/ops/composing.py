@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from stopgrad.graph.defining import (
 )
 from stopgrad.ops.shapes.ranges import Range
 from stopgrad.ops.structural.sources import Fill, identity
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Option = TypeVar("Option")
 
@@ -59,7 +62,7 @@ def zeros_beside(shape: Shape, like: ArrayLike) -> Tensor:
     return np.full(shape, zero)
 
 
-def is_traced(x: object) -> bool:
+def is_traced(x: object) -> TypeIs[Output | Operation]:
     """Whether the values of *x* are known only when a graph runs."""
     return isinstance(x, (Output, Operation))
 

@@ -167,6 +167,11 @@ class Forming:
             written out in it; None for engines that take no longer for large graphs.
     """
 
+    prepared: Rewritten
+    forms: Sequence[Rule]
+    passes: Sequence[Pass]
+    spare: Sequence[Output]
+
     def __init__(
         self,
         prepared: Rewritten,

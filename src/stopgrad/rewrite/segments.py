@@ -75,6 +75,10 @@ class Listing:
         wanted: the outputs asked for.
     """
 
+    operations: list[Operation]
+    place: dict[Operation, int]
+    wanted: frozenset[Output]
+
     def __init__(self, operations: Sequence[Operation], wanted: Sequence[Output]) -> None:
         self.operations = [op for op in operations if op.inputs]
         self.place = {op: i for i, op in enumerate(self.operations)}

@@ -69,6 +69,10 @@ class Compiler:
         measures: whether it measures several ways to run a graph.
     """
 
+    options: Options
+    name: str
+    measures: bool
+
     def __init__(self, options: Options, name: str = "Session") -> None:
         budget(options.tune)
         if options.mesh is not None and options.tune != "off":

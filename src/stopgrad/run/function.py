@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, overload
 
 import numpy as np
 from optree import PyTreeSpec
@@ -43,8 +43,21 @@ from stopgrad.run.repeated import OTHER, repeated_call
 from stopgrad.run.traced import Signature, Static, Traced, probes_since, started, trace
 from stopgrad.run.tuning import Report, Sample
 
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
 
-class Function:
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:  # Python's own have defaults from 3.13 on; only type checkers read them.
+    from typing import ParamSpec, TypeVar
+
+    P, R = ParamSpec("P"), TypeVar("R")
+
+Q = ParamSpec("Q")
+Instance = TypeVar("Instance")
+
+
+class Function(Generic[P, R]):
     """A Python function, traced and compiled once per signature of its arguments.
 
     Made by :func:`function`. In a class it becomes a method, like a plain function.
@@ -103,7 +116,7 @@ class Function:
         """
         return tuple(self._compiler.reports)
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         repeated = self._repeated
         if repeated is not None:
             result = repeated(args, kwargs)
@@ -111,7 +124,7 @@ class Function:
                 return result
             self._repeated = self._last_program = None
         if self._owner is not None and args and isinstance(args[0], self._owner):
-            method = self.__get__(args[0], type(args[0]))
+            method: Any = self.__get__(args[0], type(args[0]))
             if method._function is not self:
                 return method(*args[1:], **kwargs)
         leaves, spec, static = self._flat(args, kwargs)
@@ -183,6 +196,12 @@ class Function:
     def __set_name__(self, owner: type, name: str) -> None:
         self._owner = owner if not isinstance(self._wrapped, (staticmethod, classmethod)) else None
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Function[P, R]: ...
+    @overload
+    def __get__(
+        self: Function[Concatenate[Instance, Q], R], instance: Instance, owner: type | None = None
+    ) -> Method[Q, R]: ...
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         if isinstance(self._wrapped, staticmethod):
             return self
@@ -355,20 +374,36 @@ def _bound(
 
 @overload
 def function(
-    f: Callable[..., Any],
+    f: Callable[P, R],
     *,
     engine: str = "auto",
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] = (),
     shapes: Mapping[str, Any] | None = None,
-    with_probes: bool = False,
+    with_probes: Literal[False] = False,
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
     mesh: object = None,
     shardings: Mapping[str, Any] | None = None,
-) -> Function: ...
+) -> Function[P, R]: ...
+@overload
+def function(
+    f: Callable[P, R],
+    *,
+    engine: str = "auto",
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] = (),
+    shapes: Mapping[str, Any] | None = None,
+    with_probes: Literal[True],
+    cache_size: int = CACHE_SIZE,
+    strict: bool = False,
+    tune: str = "off",
+    mesh: object = None,
+    shardings: Mapping[str, Any] | None = None,
+) -> Function[P, tuple[R, dict[str, Any]]]: ...
 @overload
 def function(
     *,
@@ -377,13 +412,28 @@ def function(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] = (),
     shapes: Mapping[str, Any] | None = None,
-    with_probes: bool = False,
+    with_probes: Literal[False] = False,
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
     mesh: object = None,
     shardings: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[..., Any]], Function]: ...
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
+@overload
+def function(
+    *,
+    engine: str = "auto",
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] = (),
+    shapes: Mapping[str, Any] | None = None,
+    with_probes: Literal[True],
+    cache_size: int = CACHE_SIZE,
+    strict: bool = False,
+    tune: str = "off",
+    mesh: object = None,
+    shardings: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[P, R]], Function[P, tuple[R, dict[str, Any]]]]: ...
 @guarded("function")
 def function(
     f: Callable[..., Any] | None = None,

@@ -5,9 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from stopgrad.graph.operands import shorten
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Instances:
@@ -54,7 +57,7 @@ def _forget(home: weakref.ref[Instances], key: int, gone: object) -> None:
             instances._found.pop(key, None)
 
 
-class Method:
+class Method(Generic[P, R]):
     """A compiled function of one instance: what ``instance.method`` is.
 
     Attributes:
@@ -63,6 +66,8 @@ class Method:
     """
 
     __slots__ = ("__self__", "_before", "_function")
+
+    __self__: object
 
     def __init__(self, function: Any, instance: object, before: tuple[Any, ...]) -> None:
         self._function = function
@@ -73,7 +78,7 @@ class Method:
     def __doc__(self) -> str | None:  # type: ignore[override] # That of the method, not of this class.
         return self._function.__doc__
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._function(*self._before, *args, **kwargs)
 
     def lower(self, *args: object, **kwargs: object) -> Any:

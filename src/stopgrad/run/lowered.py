@@ -45,6 +45,9 @@ class Lowered:
         array(14.)
     """
 
+    engine: str
+    paths: tuple[str, ...]
+
     def __init__(
         self,
         traced: Traced,

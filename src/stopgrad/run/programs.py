@@ -36,6 +36,11 @@ class Program:
         whole: whether it is one compiled program on one device, whose results are ready, or fail, together.
     """
 
+    backend: Engine
+    run: Compiled
+    small: bool
+    engine: str
+
     def __init__(self, backend: Engine, run: Compiled, small: bool = False) -> None:
         self.backend, self.run, self.small = backend, run, small
         self.engine = backend.name

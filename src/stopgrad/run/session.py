@@ -30,6 +30,9 @@ from stopgrad.run.plans import ARRAYS, DTYPE, Again, Feeds, Last, Plan, member, 
 from stopgrad.run.programs import Program
 from stopgrad.run.tuning import Report, Sample
 
+if TYPE_CHECKING:
+    from stopgrad.scale.meshes import Mesh
+
 Result = TypeVar("Result")
 
 
@@ -115,7 +118,7 @@ class Session:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
         self.graph = found
         self._auto = engine == "auto"
-        self.mesh = mesh_of(mesh)
+        self.mesh: Mesh | None = mesh_of(mesh)
         if self.mesh is not None:
             check_shardings(found.operations, self.mesh)
         self._compiler = Compiler(Options(engine, strict=strict, tune=tune, mesh=self.mesh))

@@ -47,6 +47,10 @@ Signature = Sequence[tuple[tuple[Any, ...], Any] | Constant]
 class Traced:
     """A function traced for one signature of its arguments, and the programs compiled of it."""
 
+    name: str
+    inputs: list[Output]
+    paths: list[str]
+
     def __init__(
         self,
         compiler: Compiler,
@@ -221,7 +225,7 @@ def _is_result(x: object) -> bool:
     return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
 
 
-_, _ALONE = flatten(0)
+_ALONE = flatten(0)[1]
 _RESULT = object()
 
 

@@ -37,6 +37,17 @@ class Comparison:
     each is a question to one process, which answers under ``room/answer0`` …, or the result.
     """
 
+    client: Any
+    hosts: dict[int, str]
+    rooms: dict[str, None]
+    seconds: float
+    index: int
+    count: int
+    what: str
+    lines: Sequence[str]
+    room: str
+    turn: int
+
     def __init__(
         self,
         client: Any,

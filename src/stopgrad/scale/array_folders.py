@@ -126,7 +126,7 @@ class Writing:
         own: Mapping[str, Any] | None = None,
         then: Callable[[], None] | None = None,
     ) -> None:
-        self.path = os.path.abspath(path)
+        self.path: str = os.path.abspath(path)
         self._arrays: Mapping[str, Any] = dict(arrays)
         self._types = {name: tensor_type(dtype_of(x.dtype), tuple(x.shape)) for name, x in arrays.items()}
         self._notes = {"version": _VERSION, "processes": process_count(), "notes": dict(notes)}
@@ -469,7 +469,7 @@ class FolderReader:
             )
         self.notes: dict[str, Any] = found["notes"]
         self.own: list[Any] = found["own"]
-        self.types = {
+        self.types: dict[Any, TensorType] = {
             n: tensor_type(DTYPES[kind], tuple(shape)) for n, (kind, shape) in found["arrays"].items()
         }
         self._files: dict[str, list[int]] = found["files"]

@@ -49,6 +49,8 @@ class Mesh(Block):
         stopgrad.errors.ShapeError: ...
     """
 
+    size: int
+
     def __init__(self, mesh: object = None, /, **axes: int) -> None:
         super().__init__()
         self._devices: Any = None

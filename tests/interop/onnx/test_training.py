@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import onnxruntime
 import pytest
 import torch
 from onnx_training_tools import Twin, batches, mlp, node, normal, scaled, write
+from pages import DOCS
 from torch.nn import functional
 
 import stopgrad as sg
@@ -155,6 +157,12 @@ def test_frozen_parts_have_no_gradient_and_no_state(model: Path) -> None:
         trainer.step(x=x, labels=y, learning_rate=0.1)
     np.testing.assert_array_equal(half.state["head.weight"], whole.state["head.weight"])
     np.testing.assert_array_equal(head.state["head.weight"], whole.state["head.weight"])
+
+
+def test_the_page_has_every_key_of_the_manifest_and_no_other(model: Path) -> None:
+    section = (DOCS / "train-graph.md").read_text().split("## `manifest.json`\n")[1].split("\n## ")[0]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert {key for cell in cells for key in re.findall(r"`(\w+)`", cell)} == set(trained(model).manifest)
 
 
 @pytest.mark.parametrize("stop", ["mid", "/mid/Relu", "mid/*", "mid_r"])

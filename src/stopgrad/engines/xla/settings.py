@@ -18,6 +18,8 @@ class Settings:
     of time reads only the one for 64-bit NumPy arrays, and those of the three debugging aids.
     """
 
+    enable_x64: Any
+
     def __init__(self, jax: ModuleType) -> None:
         self._config = jax.config
         self.enable_x64 = jax.enable_x64

@@ -38,6 +38,9 @@ class Work:
         outputs: its outputs.
     """
 
+    inputs: Sequence[Output]
+    outputs: Sequence[Output]
+
     def __init__(
         self,
         inputs: Sequence[Output],

@@ -99,6 +99,12 @@ class Variant:
         operations: the number of its operations; each body counts once.
     """
 
+    ys: list[Output]
+    xs: list[Output]
+    inputs: list[Output]
+    prepared: Rewritten
+    operations: int
+
     def __init__(self, problem: Problem, rules: Sequence[Rule] = ()) -> None:
         question = problem.question
         xs = list(question.xs.values())
@@ -153,6 +159,9 @@ class Stopwatch:
     Attributes:
         engine: the name of the engine that ran them; None before.
     """
+
+    repeats: int
+    values: Arrays
 
     def __init__(self, name: str, repeats: int, values: Arrays) -> None:
         self.repeats, self.values = repeats, values

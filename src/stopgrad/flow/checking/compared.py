@@ -185,6 +185,16 @@ class Order:
         pulled: the gradients, by weighting and x.
     """
 
+    number: int
+    xs: Sequence[TensorType]
+    settings: Settings
+    numeric: Numeric
+    generated: Generated
+    cotangents: NumpyArray
+    outcomes: NumpyArray | None
+    pulled: list[list[NumpyArray]]
+    generator: np.random.Generator
+
     def __init__(
         self,
         number: int,
@@ -236,6 +246,12 @@ class Comparison:
         directions: the directions in which x was moved.
         rows: the results, by mode.
     """
+
+    order: Order
+    which: int
+    settings: Settings
+    directions: list[Direction]
+    rows: list[Rows]
 
     def __init__(self, order: Order, which: int) -> None:
         self.order, self.which, self.settings = order, which, order.settings

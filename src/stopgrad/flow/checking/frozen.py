@@ -269,6 +269,10 @@ class Frozen:
         StopgradError: something cannot be computed in this precision.
     """
 
+    points: list[NumpyArray]
+    moving: list[Operation]
+    here: list[NumpyArray]
+
     def __init__(
         self, posed: Posed, ys: Sequence[Output], dtypes: Mapping[DType, DType], holding: Holding | None
     ) -> None:

@@ -23,6 +23,10 @@ from stopgrad.transforms.gradients.reverse import gradients
 class OfGraph:
     """The generated derivatives of ys of a graph, in reverse and forward mode, as functions of vectors."""
 
+    posed: Posed
+    ys: list[Output]
+    cotangents: list[Output]
+
     def __init__(self, posed: Posed, ys: Sequence[Output], modes: Sequence[str]) -> None:
         self.posed, self.ys = posed, list(ys)
         self._feeds = dict(posed.feeds)

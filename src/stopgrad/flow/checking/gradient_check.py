@@ -127,6 +127,16 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
 
     _format = "stopgrad.check"
 
+    order: int
+    modes: tuple[str, ...]
+    stops: str
+    rtol: float
+    held: tuple[Held, ...]
+    custom: tuple[Held, ...]
+    rules: tuple[Held, ...]
+    wrong: tuple[Held, ...]
+    notes: tuple[str, ...]
+
     def __init__(
         self,
         found: Mapping[Any, Checked],

@@ -13,7 +13,7 @@ from stopgrad.base.types import TensorType
 from stopgrad.flow.checking.differences import Slope, Steps, complex_slope, slope_at
 from stopgrad.flow.checking.frozen import COMPLEX, WIDE, Frozen, Holding, Posed, draws, evaluate, moving
 from stopgrad.graph.body import walk
-from stopgrad.graph.graph import Output
+from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.operands import NumpyArray
 
 ROUNDINGS = 256.0
@@ -91,6 +91,11 @@ class OfFrozen:
         operations: those between the xs and ys.
         notes: notes for the reader.
     """
+
+    is_double: bool
+    here: NumpyArray
+    operations: list[Operation]
+    terms: NumpyArray
 
     def __init__(
         self, posed: Posed, ys: Sequence[Output], settings: Settings, terms: NumpyArray | float = 0.0

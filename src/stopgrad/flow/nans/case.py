@@ -58,6 +58,11 @@ class Case:
         seen: the operands and results of the operations around.
     """
 
+    op: Operation
+    base: Operation
+    index: tuple[int, ...]
+    seen: Mapping[Operation, tuple[list[Any], list[Any]]]
+
     def __init__(
         self,
         made: Made,

@@ -59,6 +59,9 @@ class Marked:
 
     __slots__ = ("marks", "value")
 
+    value: NumpyArray
+    marks: NumpyArray
+
     def __init__(self, value: NumpyArray, marks: NumpyArray) -> None:
         self.value, self.marks = value, marks
 

@@ -72,6 +72,8 @@ class Grouping:
         top: the members that are in no group.
     """
 
+    group_of: list[int]
+
     def __init__(
         self,
         inputs: Sequence[Sequence[int]],

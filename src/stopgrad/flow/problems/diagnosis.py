@@ -32,6 +32,11 @@ class Diagnosis(FlowReport):
 
     _format = "stopgrad.training"
 
+    problems: list[Problem]
+    steps: int
+    recorded: int
+    unknown: tuple[str, ...]
+
     def __init__(
         self, problems: Iterable[Problem], steps: int = 0, recorded: int = 0, unknown: Sequence[str] = ()
     ) -> None:

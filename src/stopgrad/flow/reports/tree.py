@@ -46,6 +46,10 @@ class Paragraph:
         hang: the additional indentation of all lines but the first.
     """
 
+    pieces: tuple[Piece, ...]
+    indent: int
+    hang: int
+
     def __init__(self, *pieces: Piece, indent: int = 0, hang: int = 2) -> None:
         self.pieces, self.indent, self.hang = pieces, indent, hang
 

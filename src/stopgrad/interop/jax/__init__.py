@@ -10,8 +10,8 @@ from __future__ import annotations
 
 try:
     import jax  # noqa: F401 - it is asked for here, so that its absence is told in words.
-except ImportError as error:
-    raise ImportError("stopgrad.jax needs JAX: pip install 'stopgrad[jax]'") from error
+except ImportError as _error:
+    raise ImportError("stopgrad.jax needs JAX: pip install 'stopgrad[jax]'") from _error
 
 from stopgrad.interop.jax.callable import callable
 from stopgrad.interop.jax.checking.ablating import ablate as ablate

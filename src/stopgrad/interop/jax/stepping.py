@@ -154,6 +154,11 @@ class Node:
 
     __slots__ = ("eqn", "inputs", "name", "place")
 
+    eqn: Any
+    inputs: tuple[Node, ...]
+    place: RawLocation | None
+    name: str
+
     def __init__(
         self,
         eqn: Any = None,

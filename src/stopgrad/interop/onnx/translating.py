@@ -48,6 +48,12 @@ class Space:
 
     __slots__ = ("attributes", "depth", "path", "values", "versions")
 
+    values: ChainMap[str, Any]
+    versions: Mapping[str, int]
+    attributes: Mapping[str, Any] | dict[str, Any]
+    path: str
+    depth: int
+
     def __init__(
         self,
         values: ChainMap[str, Any],

@@ -37,6 +37,9 @@ FAILED = object()
 class Refusal:
     """A node that cannot be translated, and why."""
 
+    what: str
+    why: str
+
     def __init__(self, what: str, why: str) -> None:
         self.what, self.why = what, why
 
@@ -60,6 +63,8 @@ class Building:
         drawn: how many random keys were asked for.
         random_key: the parameter from which they are made; None if there is none.
     """
+
+    drawn: int
 
     def __init__(self) -> None:
         self.refusals: list[Refusal] = []

@@ -29,6 +29,10 @@ class Known:
 
     __slots__ = ("array", "dtype", "initializer", "output")
 
+    dtype: DType | None
+    initializer: str
+    output: sg.Output | None
+
     def __init__(
         self,
         array: np.generic | np.ndarray[Any, Any],
@@ -119,6 +123,10 @@ class Call:
 
     CURE = "make it a constant"
     """What a user can do about an operand that must be known."""
+
+    op_type: str
+    name: str
+    outputs: int
 
     def __init__(
         self,

@@ -36,7 +36,8 @@ def brought(
     if isinstance(x, sg.Output):
         return x if x.dtype is dtype else sg.cast(x, dtype)
     if isinstance(x, sg.Dim):
-        return sg.cast(size_as(x, sg.int64, like), dtype)
+        size: sg.Output = size_as(x, sg.int64, like)
+        return sg.cast(size, dtype)
     return sg.constant(np.asarray(x).astype(dtype.numpy), dtype)
 
 

@@ -233,7 +233,7 @@ ROWS: tuple[Row, ...] = (
 )
 """The cures, the most specific first."""
 
-KINDS = frozenset().union(*[row.kinds for row in ROWS])
+KINDS: frozenset[str] = frozenset([kind for row in ROWS for kind in row.kinds])
 """The operations whose operands the cures ask for."""
 _NARROW = {
     "float16": "65504",

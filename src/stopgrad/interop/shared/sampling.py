@@ -87,6 +87,13 @@ def _inside(place: sg.Output, size: Size, padding: int, align: bool) -> Any:
 class Sampling:
     """Reads pixels of an image, [batch, channels, sizes], at positions that the program computes."""
 
+    sizes: tuple[Size, ...]
+    padding: int
+    align: bool
+    channels: Size
+    dtype: sg.DType
+    flat: Any
+
     def __init__(self, x: sg.Output, padding: int, align: bool) -> None:
         self.sizes = x.shape[2:]
         self.padding, self.align = padding, align

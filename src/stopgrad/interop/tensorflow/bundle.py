@@ -36,6 +36,8 @@ class Bundle:
         entries: a ``BundleEntryProto`` for each tensor, by its key.
     """
 
+    name: str
+
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self.name = os.path.basename(prefix)

@@ -43,6 +43,12 @@ class Live:
         captured, returned, untraced: of custom gradients, as :class:`.objects.Objects` has them.
     """
 
+    name: str
+    graph: GraphDef
+    inputs: list[Any]
+    outputs: dict[str, Source] | None
+    held: dict[str, Held]
+
     def __init__(self, traced: Traced) -> None:
         self._traced = traced
         self._graph = graph = traced.graph

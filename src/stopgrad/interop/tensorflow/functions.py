@@ -46,6 +46,9 @@ class Library:
         objects: the tree of objects around the functions, of a SavedModel.
     """
 
+    gradients: dict[Any, Any]
+    registered: dict[Any, Any]
+
     def __init__(self, graph: Any, objects: Objects) -> None:
         self.objects = objects
         self._raw: dict[str, Any] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import stopgrad as sg
@@ -117,7 +117,7 @@ def _for_floats(xs: Sequence[sg.Output], gradients: Sequence[Any]) -> list[Any]:
     return [g for x, g in zip(xs, gradients, strict=True) if x.dtype.is_differentiable]
 
 
-def _built(node: Call, forward: Any) -> list[Any]:
+def _built(node: Call, forward: Callable[..., tuple[Any, Callable[..., object]]]) -> list[Any]:
     made = list(sg.custom_gradient(forward)(*[node.tensor(x) for x in node.operands]))
     for op in dict.fromkeys(y.op for y in made if y.op.definition is CustomGradient):
         CustomGradient.settle(op)  # At once, so that what cannot be translated is told now.

@@ -45,6 +45,9 @@ class Traced:
         frozen: the identities of those that Keras does not train.
     """
 
+    graph: Any
+    name: str
+
     def __init__(self, graph: Any, name: str, owner: object = None) -> None:
         self.graph, self.name = graph, name
         self.paths: dict[int, str] = {}

@@ -101,6 +101,12 @@ class Node:
 
     __slots__ = ("attributes", "controls", "inputs", "name", "op")
 
+    name: str
+    op: str
+    inputs: list[Source]
+    controls: list[str]
+    attributes: Mapping[str, Any]
+
     def __init__(
         self,
         name: str,
@@ -156,6 +162,12 @@ class Body:
     """
 
     __slots__ = ("_read", "arguments", "controls", "name", "nodes", "outputs")
+
+    name: str
+    arguments: list[Argument]
+    nodes: dict[str, Node]
+    outputs: list[Source]
+    controls: list[str]
 
     def __init__(
         self,

@@ -91,13 +91,6 @@ def read(source: GraphSource, inputs: Sequence[Any] | Mapping[str, Any] | None =
         raise FileError(f"{path!r} cannot be read: {error}") from error
 
 
-def is_graph(path: str) -> bool:
-    """Whether a path looks like one of TensorFlow's: a graph, or the folder of a SavedModel."""
-    if os.path.isdir(path):
-        return any(os.path.isfile(os.path.join(path, name)) for name in (MODEL, _TEXT_MODEL))
-    return path.endswith((".pb", ".pbtxt"))
-
-
 def _file(path: str) -> Source:
     name = os.path.basename(path)
     if path.endswith((".pbtxt", ".txt")):

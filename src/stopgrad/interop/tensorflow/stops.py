@@ -98,6 +98,11 @@ class Posed:
         tape: has recorded it.
     """
 
+    stops: Stops
+    sources: dict[str, Any]
+    made: list[Any]
+    tape: Any
+
     def __init__(
         self,
         what: str,

@@ -20,6 +20,8 @@ class Training:
         leaves: as in other worlds; what is no variable is never checked.
     """
 
+    seen: Watch
+
     def __init__(self, named: Mapping[str, Any] | None = None, leaves: bool = False) -> None:
         self.seen = Watch()
 

@@ -55,6 +55,12 @@ class Space:
 
     __slots__ = ("attributes", "body", "depth", "path", "values")
 
+    body: Body
+    values: dict[str, Sequence[Any]]
+    attributes: Mapping[str, Any] | dict[str, Any]
+    path: str
+    depth: int
+
     def __init__(
         self,
         body: Body,
@@ -89,6 +95,9 @@ class Translator(Building):
     """
 
     outermost: Space
+    library: Library
+    bundle: Bundle | None
+    weights: Weights
 
     def __init__(
         self,
@@ -314,6 +323,10 @@ class Stored:
     """A tensor of a checkpoint that has not been read."""
 
     __slots__ = ("bundle", "key", "number")
+
+    bundle: Bundle
+    key: str
+    number: int
 
     def __init__(self, bundle: Bundle, key: str, number: int) -> None:
         self.bundle, self.key, self.number = bundle, key, number

@@ -39,6 +39,8 @@ class GradientCall:
         kind: ``"tape.gradient"`` or ``"tf.gradients"``.
     """
 
+    kind: str
+
     def __init__(self, recorder: Recorder, asking: Asking) -> None:
         self.kind = asking.kind
         self._recorder, self._asking = recorder, asking

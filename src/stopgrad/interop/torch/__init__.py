@@ -7,8 +7,8 @@
 
 try:
     import torch  # noqa: F401 - it is asked for here, so that its absence is told in words.
-except ImportError as error:
-    raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from error
+except ImportError as _error:
+    raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from _error
 
 from stopgrad.interop.torch.asking import assert_blocked, assert_flows, assert_held, explain
 from stopgrad.interop.torch.checking.ablating import ablate

@@ -75,7 +75,7 @@ FUNCTION = "autograd.Function"
 """The beginning of the key of a user's own function."""
 
 
-class Followed(internals.DispatchMode):  # type: ignore[misc]
+class Followed(internals.DispatchMode):
     """A mode that looks at the values of all operations that run.
 
     Args:
@@ -85,6 +85,9 @@ class Followed(internals.DispatchMode):  # type: ignore[misc]
         events: what was made.
         ran: the number of operations.
     """
+
+    events: Events
+    ran: int
 
     def __init__(self, until: Collection[CodeType]) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 import torch.autograd.function
@@ -211,9 +211,20 @@ next_node: Callable[[], int] = _need(
 current_node: Callable[[], Any] = _need(
     "torch._C._current_autograd_node", "which operation's derivative runs", lambda: None
 )
-DispatchMode: Any = _need(
-    "torch.utils._python_dispatch.TorchDispatchMode", "which operations run, forwards and backwards", object
-)
+if TYPE_CHECKING:
+
+    class DispatchMode:
+        """What is used of PyTorch's."""
+
+        def __enter__(self) -> Self: ...
+        def __exit__(self, *_: object) -> None: ...
+
+else:
+    DispatchMode = _need(
+        "torch.utils._python_dispatch.TorchDispatchMode",
+        "which operations run, forwards and backwards",
+        object,
+    )
 CheckpointFunction: Any = _need(
     "torch.utils.checkpoint.CheckpointFunction",
     "reentrant checkpoints, whose backward runs the forward again",
@@ -333,7 +344,7 @@ def _shows_backward() -> bool:
     return mode.shown
 
 
-shows_backward = _shows_backward()
+shows_backward: bool = _shows_backward()
 foreach_norm: Callable[[list[Any]], Any] = _need(
     "torch._foreach_norm",
     "the norms of many gradients at once",

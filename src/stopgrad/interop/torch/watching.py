@@ -51,6 +51,9 @@ class BackwardCall:
         losses: what was differentiated, as it was recorded.
     """
 
+    kind: str
+    losses: tuple[Value, ...]
+
     def __init__(self, recorder: Recorder, call: Backward) -> None:
         self.kind, self.losses = call.kind, call.losses
         self._recorder, self._call = recorder, call

@@ -59,14 +59,14 @@ class AddV2(Arithmetic):
         array([4., 5.])
     """
 
-    gradient = {"x": lambda g, op: g, "y": lambda g, op: g}
+    gradient: d.Gradient = {"x": lambda g, op: g, "y": lambda g, op: g}
     folded = True
     magnitudes = d.Magnitudes.ADDED
-    lower = lambda xp, x, y: xp.add(x, y)
-    samples = d.pairs()
+    lower: d.Lowering = lambda xp, x, y: xp.add(x, y)
+    samples: d.Samples = d.pairs()
 
 
-add = d.binary(AddV2, "add")
+add: d.Binary = d.binary(AddV2, "add")
 
 
 class Sub(Arithmetic):
@@ -80,7 +80,7 @@ class Sub(Arithmetic):
         array([-2., -1.])
     """
 
-    gradient = {"x": lambda g, op: g, "y": lambda g, op: -g}
+    gradient: d.Gradient = {"x": lambda g, op: g, "y": lambda g, op: -g}
     cures = (
         d.Cure(
             "infinities subtracted",
@@ -91,11 +91,11 @@ class Sub(Arithmetic):
     )
     folded = True
     magnitudes = d.Magnitudes.ADDED
-    lower = lambda xp, x, y: xp.subtract(x, y)
-    samples = d.pairs()
+    lower: d.Lowering = lambda xp, x, y: xp.subtract(x, y)
+    samples: d.Samples = d.pairs()
 
 
-subtract = d.binary(Sub, "subtract")
+subtract: d.Binary = d.binary(Sub, "subtract")
 
 
 class Mul(Arithmetic):
@@ -109,7 +109,7 @@ class Mul(Arithmetic):
         array([3., 6.])
     """
 
-    gradient = {"x": lambda g, op: g * conj(op.y), "y": lambda g, op: g * conj(op.x)}
+    gradient: d.Gradient = {"x": lambda g, op: g * conj(op.y), "y": lambda g, op: g * conj(op.x)}
     cures = (
         d.Cure(
             "a mask by multiplication",
@@ -121,11 +121,11 @@ class Mul(Arithmetic):
     )
     folded = True
     magnitudes = d.Magnitudes.SCALED
-    lower = lambda xp, x, y: xp.multiply(x, y)
-    samples = [*d.pairs(), d.sample(d.complexes(3), d.complexes(2, 3))]
+    lower: d.Lowering = lambda xp, x, y: xp.multiply(x, y)
+    samples: d.Samples = [*d.pairs(), d.sample(d.complexes(3), d.complexes(2, 3))]
 
 
-multiply = d.binary(Mul, "multiply")
+multiply: d.Binary = d.binary(Mul, "multiply")
 
 
 class RealDiv(Arithmetic):
@@ -140,7 +140,10 @@ class RealDiv(Arithmetic):
     """
 
     infer = d.broadcast(d.is_inexact)
-    gradient = {"x": lambda g, op: g / conj(op.y), "y": lambda g, op: -(g * conj(op.result)) / conj(op.y)}
+    gradient: d.Gradient = {
+        "x": lambda g, op: g / conj(op.y),
+        "y": lambda g, op: -(g * conj(op.result)) / conj(op.y),
+    }
     cures = (
         d.Cure(
             "division by 0",
@@ -150,12 +153,13 @@ class RealDiv(Arithmetic):
         ),
     )
     magnitudes = d.Magnitudes.SCALED
-    lower = lambda xp, x, y: xp.divide(x, y)
-    samples = [*d.pairs(y=(0.5, 2.0)), d.sample(d.complexes(3), d.complexes(3))]
+    lower: d.Lowering = lambda xp, x, y: xp.divide(x, y)
+    samples: d.Samples = [*d.pairs(y=(0.5, 2.0)), d.sample(d.complexes(3), d.complexes(3))]
 
 
-divide = d.binary(RealDiv, "divide")
-realdiv = truediv = divide
+divide: d.Binary = d.binary(RealDiv, "divide")
+realdiv: d.Binary = divide
+truediv: d.Binary = divide
 
 
 class FloorDiv(Arithmetic):
@@ -171,20 +175,20 @@ class FloorDiv(Arithmetic):
     """
 
     infer = d.broadcast(d.is_real)
-    gradient = d.not_differentiable("floor division is constant wherever it has a derivative")
+    gradient: d.Gradient = d.not_differentiable("floor division is constant wherever it has a derivative")
     unsound = d.BY_ZERO
-    lower = lambda xp, x, y: xp.floor_divide(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.floor_divide(x, y)
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:
         quotient = xp.floor_divide(x, y)
         return quotient if x.dtype.kind not in "iu" else xp.where(y == 0, xp.zeros((), x.dtype), quotient)
 
-    samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
+    samples: d.Samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
 
-floordiv = d.binary(FloorDiv, "floordiv")
+floordiv: d.Binary = d.binary(FloorDiv, "floordiv")
 floor_div = floordiv
 
 
@@ -200,14 +204,14 @@ class FloorMod(Arithmetic):
     """
 
     infer = d.broadcast(d.is_real)
-    gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * floordiv(op.x, op.y)}
+    gradient: d.Gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * floordiv(op.x, op.y)}
     unsound = d.BY_ZERO
-    lower = lambda xp, x, y: xp.remainder(x, y)
-    samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
+    lower: d.Lowering = lambda xp, x, y: xp.remainder(x, y)
+    samples: d.Samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
 
-floormod = d.binary(FloorMod, "floormod")
+floormod: d.Binary = d.binary(FloorMod, "floormod")
 mod = floormod
 
 
@@ -223,12 +227,15 @@ class Maximum(Arithmetic):
     """
 
     infer = d.broadcast(d.is_real)
-    gradient = {"x": lambda g, op: where(op.x >= op.y, g, 0), "y": lambda g, op: where(op.x >= op.y, 0, g)}
-    lower = lambda xp, x, y: xp.maximum(x, y)
-    samples = d.pairs()
+    gradient: d.Gradient = {
+        "x": lambda g, op: where(op.x >= op.y, g, 0),
+        "y": lambda g, op: where(op.x >= op.y, 0, g),
+    }
+    lower: d.Lowering = lambda xp, x, y: xp.maximum(x, y)
+    samples: d.Samples = d.pairs()
 
 
-maximum = d.binary(Maximum, "maximum")
+maximum: d.Binary = d.binary(Maximum, "maximum")
 
 
 class Minimum(Arithmetic):
@@ -243,12 +250,15 @@ class Minimum(Arithmetic):
     """
 
     infer = d.broadcast(d.is_real)
-    gradient = {"x": lambda g, op: where(op.x <= op.y, g, 0), "y": lambda g, op: where(op.x <= op.y, 0, g)}
-    lower = lambda xp, x, y: xp.minimum(x, y)
-    samples = d.pairs()
+    gradient: d.Gradient = {
+        "x": lambda g, op: where(op.x <= op.y, g, 0),
+        "y": lambda g, op: where(op.x <= op.y, 0, g),
+    }
+    lower: d.Lowering = lambda xp, x, y: xp.minimum(x, y)
+    samples: d.Samples = d.pairs()
 
 
-minimum = d.binary(Minimum, "minimum")
+minimum: d.Binary = d.binary(Minimum, "minimum")
 
 
 class SquaredDifference(Arithmetic):
@@ -263,12 +273,15 @@ class SquaredDifference(Arithmetic):
     """
 
     infer = d.broadcast(d.is_real)
-    gradient = {"x": lambda g, op: g * (2 * (op.x - op.y)), "y": lambda g, op: g * (2 * (op.y - op.x))}
-    lower = lambda xp, x, y: xp.square(xp.subtract(x, y))
-    samples = d.pairs()
+    gradient: d.Gradient = {
+        "x": lambda g, op: g * (2 * (op.x - op.y)),
+        "y": lambda g, op: g * (2 * (op.y - op.x)),
+    }
+    lower: d.Lowering = lambda xp, x, y: xp.square(xp.subtract(x, y))
+    samples: d.Samples = d.pairs()
 
 
-squared_difference = d.binary(SquaredDifference, "squared_difference")
+squared_difference: d.Binary = d.binary(SquaredDifference, "squared_difference")
 
 
 class AddN(Op):
@@ -302,7 +315,7 @@ class AddN(Op):
         return d.tensor_type(dtype, d.broadcast_shapes(*(x.shape for x in xs)))
 
     promotes = Promotion(d.is_number)
-    gradient = {"xs": lambda g, op, i: g}
+    gradient: d.Gradient = {"xs": lambda g, op, i: g}
 
     batch = d.ALONG
     rounds_once = True
@@ -316,7 +329,7 @@ class AddN(Op):
             total = xp.add(total, x)
         return total
 
-    samples = [d.sample(d.floats(3), d.floats(3), d.floats(3)), d.sample(d.floats("n", 2))]
+    samples: d.Samples = [d.sample(d.floats(3), d.floats(3), d.floats(3)), d.sample(d.floats("n", 2))]
 
 
 @d.builds(AddN)
@@ -339,14 +352,14 @@ class Neg(Elementwise):
     """
 
     infer = d.same(d.is_number)
-    gradient = {"x": lambda g, op: -g}
+    gradient: d.Gradient = {"x": lambda g, op: -g}
     folded = True
     magnitudes = d.Magnitudes.KEPT
-    lower = lambda xp, x: xp.negative(x)
-    samples = d.singles()
+    lower: d.Lowering = lambda xp, x: xp.negative(x)
+    samples: d.Samples = d.singles()
 
 
-negative = d.unary(Neg, "negative")
+negative: d.Unary = d.unary(Neg, "negative")
 
 
 class Abs(Op):
@@ -371,16 +384,16 @@ class Abs(Op):
         return d.tensor_type(d.same(d.is_number)(x).dtype.real, x.shape)
 
     promotes = Promotion(d.is_number)
-    gradient = {"x": lambda g, op: cast(g, op.x.dtype) * sign(op.x)}
+    gradient: d.Gradient = {"x": lambda g, op: cast(g, op.x.dtype) * sign(op.x)}
     batch = d.ELEMENTWISE
     never_negative = True
     not_holomorphic = "the absolute value of a complex number is real"
-    lower = lambda xp, x: xp.abs(x)
-    samples = [*d.singles(), d.sample(d.complexes(3))]
+    lower: d.Lowering = lambda xp, x: xp.abs(x)
+    samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
     extremes = d.EXTREMES
 
 
-abs = d.unary(Abs, "abs")
+abs: d.Unary = d.unary(Abs, "abs")
 
 
 class Sign(Elementwise):
@@ -396,13 +409,15 @@ class Sign(Elementwise):
     """
 
     infer = d.same(d.is_number)
-    gradient = {"x": lambda g, op: _to_direction(g, op) if op.x.dtype.is_complex else zeros_like(g)}
+    gradient: d.Gradient = {
+        "x": lambda g, op: _to_direction(g, op) if op.x.dtype.is_complex else zeros_like(g)
+    }
     not_holomorphic = "of a complex number it is z / |z|"
-    lower = lambda xp, x: xp.sign(x)
-    samples = [*d.singles(), d.sample(d.complexes(3))]
+    lower: d.Lowering = lambda xp, x: xp.sign(x)
+    samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
-sign = d.unary(Sign, "sign")
+sign: d.Unary = d.unary(Sign, "sign")
 
 
 def _to_direction(g: Output, op: Operation) -> Tensor:
@@ -424,10 +439,10 @@ class Square(Elementwise):
     """
 
     infer = d.same(d.is_number)
-    gradient = {"x": lambda g, op: g * (2 * conj(op.x))}
+    gradient: d.Gradient = {"x": lambda g, op: g * (2 * conj(op.x))}
     never_negative = True
-    lower = lambda xp, x: xp.square(x)
-    samples = [*d.singles(), d.sample(d.complexes(3))]
+    lower: d.Lowering = lambda xp, x: xp.square(x)
+    samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
-square = d.unary(Square, "square")
+square: d.Unary = d.unary(Square, "square")

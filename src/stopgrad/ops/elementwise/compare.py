@@ -37,9 +37,9 @@ class Comparison(Op, abstract=True):
     """Two real operands of one dtype (C1) whose shapes broadcast (C2); the result is boolean."""
 
     infer = d.broadcast_to_bool(d.is_real)
-    gradient = _COMPARISON
+    gradient: d.Gradient = _COMPARISON
     batch = d.ELEMENTWISE
-    samples = d.pairs(dtypes=("float64", "int32"))
+    samples: d.Samples = d.pairs(dtypes=("float64", "int32"))
     extremes = d.PAIRS
 
 
@@ -52,10 +52,10 @@ class Equal(Comparison):
     """
 
     infer = d.broadcast_to_bool(d.is_any)
-    lower = lambda xp, x, y: xp.equal(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.equal(x, y)
 
 
-equal = d.binary(Equal, "equal")
+equal: d.Binary = d.binary(Equal, "equal")
 
 
 class NotEqual(Comparison):
@@ -67,10 +67,10 @@ class NotEqual(Comparison):
     """
 
     infer = d.broadcast_to_bool(d.is_any)
-    lower = lambda xp, x, y: xp.not_equal(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.not_equal(x, y)
 
 
-not_equal = d.binary(NotEqual, "not_equal")
+not_equal: d.Binary = d.binary(NotEqual, "not_equal")
 
 
 class Less(Comparison):
@@ -81,10 +81,10 @@ class Less(Comparison):
         array([ True, False])
     """
 
-    lower = lambda xp, x, y: xp.less(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.less(x, y)
 
 
-less = d.binary(Less, "less")
+less: d.Binary = d.binary(Less, "less")
 
 
 class LessEqual(Comparison):
@@ -95,10 +95,10 @@ class LessEqual(Comparison):
         array([ True, False])
     """
 
-    lower = lambda xp, x, y: xp.less_equal(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.less_equal(x, y)
 
 
-less_equal = d.binary(LessEqual, "less_equal")
+less_equal: d.Binary = d.binary(LessEqual, "less_equal")
 
 
 class Greater(Comparison):
@@ -109,10 +109,10 @@ class Greater(Comparison):
         array([False,  True])
     """
 
-    lower = lambda xp, x, y: xp.greater(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.greater(x, y)
 
 
-greater = d.binary(Greater, "greater")
+greater: d.Binary = d.binary(Greater, "greater")
 
 
 class GreaterEqual(Comparison):
@@ -123,19 +123,19 @@ class GreaterEqual(Comparison):
         array([False,  True])
     """
 
-    lower = lambda xp, x, y: xp.greater_equal(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.greater_equal(x, y)
 
 
-greater_equal = d.binary(GreaterEqual, "greater_equal")
+greater_equal: d.Binary = d.binary(GreaterEqual, "greater_equal")
 
 
 class Test(Op, abstract=True):
     """One floating-point or complex operand (C1); the result is boolean."""
 
     infer = d.to_bool(d.is_inexact)
-    gradient = _COMPARISON
+    gradient: d.Gradient = _COMPARISON
     batch = d.ELEMENTWISE
-    samples = d.singles()
+    samples: d.Samples = d.singles()
     extremes = d.EXTREMES
 
 
@@ -147,10 +147,10 @@ class IsNan(Test):
         array([ True, False])
     """
 
-    lower = lambda xp, x: xp.isnan(x)
+    lower: d.Lowering = lambda xp, x: xp.isnan(x)
 
 
-is_nan = d.unary(IsNan, "is_nan")
+is_nan: d.Unary = d.unary(IsNan, "is_nan")
 
 
 class IsInf(Test):
@@ -161,10 +161,10 @@ class IsInf(Test):
         array([ True, False])
     """
 
-    lower = lambda xp, x: xp.isinf(x)
+    lower: d.Lowering = lambda xp, x: xp.isinf(x)
 
 
-is_inf = d.unary(IsInf, "is_inf")
+is_inf: d.Unary = d.unary(IsInf, "is_inf")
 
 
 class IsFinite(Test):
@@ -175,19 +175,19 @@ class IsFinite(Test):
         array([False,  True])
     """
 
-    lower = lambda xp, x: xp.isfinite(x)
+    lower: d.Lowering = lambda xp, x: xp.isfinite(x)
 
 
-is_finite = d.unary(IsFinite, "is_finite")
+is_finite: d.Unary = d.unary(IsFinite, "is_finite")
 
 
 class Logical(Op, abstract=True):
     """Two boolean operands (C1) whose shapes broadcast (C2)."""
 
     infer = d.broadcast(d.is_boolean)
-    gradient = _BITS
+    gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
-    samples = _BOOLS
+    samples: d.Samples = _BOOLS
 
 
 class LogicalAnd(Logical):
@@ -201,10 +201,10 @@ class LogicalAnd(Logical):
         array([ True, False])
     """
 
-    lower = lambda xp, x, y: xp.logical_and(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.logical_and(x, y)
 
 
-logical_and = d.binary(LogicalAnd, "logical_and")
+logical_and: d.Binary = d.binary(LogicalAnd, "logical_and")
 
 
 class LogicalOr(Logical):
@@ -218,10 +218,10 @@ class LogicalOr(Logical):
         array([ True, False])
     """
 
-    lower = lambda xp, x, y: xp.logical_or(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.logical_or(x, y)
 
 
-logical_or = d.binary(LogicalOr, "logical_or")
+logical_or: d.Binary = d.binary(LogicalOr, "logical_or")
 
 
 class LogicalXor(Logical):
@@ -235,10 +235,10 @@ class LogicalXor(Logical):
         array([False,  True])
     """
 
-    lower = lambda xp, x, y: xp.logical_xor(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.logical_xor(x, y)
 
 
-logical_xor = d.binary(LogicalXor, "logical_xor")
+logical_xor: d.Binary = d.binary(LogicalXor, "logical_xor")
 
 
 class LogicalNot(Op):
@@ -253,22 +253,22 @@ class LogicalNot(Op):
     """
 
     infer = d.same(d.is_boolean)
-    gradient = _BITS
+    gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
-    lower = lambda xp, x: xp.logical_not(x)
-    samples = d.singles(dtypes=(d.bool_,))
+    lower: d.Lowering = lambda xp, x: xp.logical_not(x)
+    samples: d.Samples = d.singles(dtypes=(d.bool_,))
 
 
-logical_not = d.unary(LogicalNot, "logical_not")
+logical_not: d.Unary = d.unary(LogicalNot, "logical_not")
 
 
 class Bitwise(Op, abstract=True):
     """Two integer or boolean operands of one dtype (C1) whose shapes broadcast (C2)."""
 
     infer = d.broadcast(d.is_integral)
-    gradient = _BITS
+    gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
-    samples = [*_INTS, *_BOOLS]
+    samples: d.Samples = [*_INTS, *_BOOLS]
 
 
 class BitwiseAnd(Bitwise):
@@ -282,10 +282,10 @@ class BitwiseAnd(Bitwise):
         array([2])
     """
 
-    lower = lambda xp, x, y: xp.bitwise_and(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.bitwise_and(x, y)
 
 
-bitwise_and = d.binary(BitwiseAnd, "bitwise_and")
+bitwise_and: d.Binary = d.binary(BitwiseAnd, "bitwise_and")
 
 
 class BitwiseOr(Bitwise):
@@ -299,10 +299,10 @@ class BitwiseOr(Bitwise):
         array([7])
     """
 
-    lower = lambda xp, x, y: xp.bitwise_or(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.bitwise_or(x, y)
 
 
-bitwise_or = d.binary(BitwiseOr, "bitwise_or")
+bitwise_or: d.Binary = d.binary(BitwiseOr, "bitwise_or")
 
 
 class BitwiseXor(Bitwise):
@@ -316,10 +316,10 @@ class BitwiseXor(Bitwise):
         array([5])
     """
 
-    lower = lambda xp, x, y: xp.bitwise_xor(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.bitwise_xor(x, y)
 
 
-bitwise_xor = d.binary(BitwiseXor, "bitwise_xor")
+bitwise_xor: d.Binary = d.binary(BitwiseXor, "bitwise_xor")
 
 
 class Invert(Op):
@@ -334,22 +334,25 @@ class Invert(Op):
     """
 
     infer = d.same(d.is_integral)
-    gradient = _BITS
+    gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
-    lower = lambda xp, x: xp.invert(x)
-    samples = d.singles(-5, 6, dtypes=(d.int32, d.bool_))
+    lower: d.Lowering = lambda xp, x: xp.invert(x)
+    samples: d.Samples = d.singles(-5, 6, dtypes=(d.int32, d.bool_))
 
 
-invert = d.unary(Invert, "invert")
+invert: d.Unary = d.unary(Invert, "invert")
 
 
 class Shift(Op, abstract=True):
     """Two integer operands of one dtype (C1) whose shapes broadcast (C2)."""
 
     infer = d.broadcast(d.is_integer)
-    gradient = _BITS
+    gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
-    samples = [d.sample(d.ints(3), d.ints(2, 3, low=0, high=8)), d.sample(d.ints("n"), d.ints(low=0, high=8))]
+    samples: d.Samples = [
+        d.sample(d.ints(3), d.ints(2, 3, low=0, high=8)),
+        d.sample(d.ints("n"), d.ints(low=0, high=8)),
+    ]
 
 
 class LeftShift(Shift):
@@ -364,10 +367,10 @@ class LeftShift(Shift):
         array([ 4, 12])
     """
 
-    lower = lambda xp, x, y: xp.left_shift(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.left_shift(x, y)
 
 
-left_shift = d.binary(LeftShift, "left_shift")
+left_shift: d.Binary = d.binary(LeftShift, "left_shift")
 
 
 class RightShift(Shift):
@@ -382,7 +385,7 @@ class RightShift(Shift):
         array([1, 3])
     """
 
-    lower = lambda xp, x, y: xp.right_shift(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.right_shift(x, y)
 
 
-right_shift = d.binary(RightShift, "right_shift")
+right_shift: d.Binary = d.binary(RightShift, "right_shift")

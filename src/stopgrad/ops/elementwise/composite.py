@@ -59,16 +59,16 @@ class LogAddExp(Arithmetic):
     """
 
     infer = d.broadcast(d.is_floating)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: _to_exponential(g, op.x, op),
         "y": lambda g, op: _to_exponential(g, op.y, op),
     }
-    lower = lambda xp, x, y: xp.logaddexp(x, y)
-    samples = d.pairs()
+    lower: d.Lowering = lambda xp, x, y: xp.logaddexp(x, y)
+    samples: d.Samples = d.pairs()
     extremes = (*d.PAIRS, (-d.INF, -d.INF), (d.INF, d.INF), (1e4, -1e4))
 
 
-logaddexp = d.binary(LogAddExp, "logaddexp")
+logaddexp: d.Binary = d.binary(LogAddExp, "logaddexp")
 
 
 def _to_exponential(g: Output, x: Output, op: Operation) -> Tensor:
@@ -91,7 +91,7 @@ class Xlogy(Arithmetic):
     """
 
     infer = d.broadcast(d.is_floating)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: _unless(_nothing(op.x, greater(op.y, 0)), op.y, lambda y: g * log(y)),
         "y": lambda g, op: g * xdivy(op.x, op.y),
     }
@@ -101,11 +101,11 @@ class Xlogy(Arithmetic):
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x * xp.log(xp.where(zero, xp.ones((), y.dtype), y)))
 
-    samples = d.pairs((0.5, 2.0), (0.5, 2.0))
+    samples: d.Samples = d.pairs((0.5, 2.0), (0.5, 2.0))
     extremes = ((0.0, 0.0), (0.0, -1.0), (0.0, d.NAN), (1.0, 0.0), (d.INF, 2.0), (d.NAN, 1.0), (2.0, d.INF))
 
 
-xlogy = d.binary(Xlogy, "xlogy")
+xlogy: d.Binary = d.binary(Xlogy, "xlogy")
 
 
 class Xdivy(Arithmetic):
@@ -121,7 +121,7 @@ class Xdivy(Arithmetic):
     """
 
     infer = d.broadcast(d.is_floating)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: _unless(_nothing(op.x, greater(abs(op.y), 0)), op.y, lambda y: g / y),
         "y": lambda g, op: -g * xdivy(op.result, op.y),
     }
@@ -131,11 +131,11 @@ class Xdivy(Arithmetic):
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x / xp.where(zero, xp.ones((), y.dtype), y))
 
-    samples = d.pairs((0.5, 2.0), (0.5, 2.0))
+    samples: d.Samples = d.pairs((0.5, 2.0), (0.5, 2.0))
     extremes = ((0.0, 0.0), (0.0, d.NAN), (1.0, 0.0), (d.INF, 2.0), (d.NAN, 1.0), (2.0, d.INF))
 
 
-xdivy = d.binary(Xdivy, "xdivy")
+xdivy: d.Binary = d.binary(Xdivy, "xdivy")
 
 
 def _nothing(x: Output, usual: Tensor) -> Tensor:
@@ -175,14 +175,14 @@ class ClipByValue(Op):
         return d.tensor_type(d.check_same_dtype(x, low, high), d.broadcast_c2(x.shape, low.shape, high.shape))
 
     promotes = Promotion(d.is_real)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: where(less(op.x, op.low), 0, where(greater(op.x, op.high), 0, g)),
         "low": lambda g, op: where(less(op.x, op.low), g, 0),
         "high": lambda g, op: where(less(op.x, op.low), 0, where(greater(op.x, op.high), g, 0)),
     }
     batch = d.ELEMENTWISE
-    lower = lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)
-    samples = [
+    lower: d.Lowering = lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)
+    samples: d.Samples = [
         d.sample(d.floats(9, distinct=True), d.floats(low=-1.0, high=-0.5), d.floats(low=0.5, high=1.0)),
         d.sample(d.floats("n", 2), d.floats(2, low=-1.0, high=-0.5), d.floats("n", 1, low=0.5, high=1.0)),
     ]
@@ -250,7 +250,7 @@ class AlongAxes(Op, abstract=True):
     infer = staticmethod(_along)
     batch = d.ALONG
     rounds_once = True
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), axis=(1,)),
         d.sample(d.floats("n", 2, 3), axis=(0, 2)),
         d.sample(d.floats(0, 2), axis=(1,)),
@@ -281,7 +281,7 @@ class Softmax(AlongAxes):
     """
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: _to_shares(wide(g), wide(op.result), op)}
+    gradient: d.Gradient = {"x": lambda g, op: _to_shares(wide(g), wide(op.result), op)}
     never_negative = True
 
     @staticmethod
@@ -314,7 +314,7 @@ class LogSumExp(Reduction):
 
     infer = reduction(d.is_floating)
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: spread(wide(g), op) * _shares(wide(op.x), op)}
+    gradient: d.Gradient = {"x": lambda g, op: spread(wide(g), op) * _shares(wide(op.x), op)}
 
     @staticmethod
     def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -354,7 +354,7 @@ class LogSoftmax(AlongAxes):
 
     promotes = Promotion(d.is_floating)
     # Not from the result, whose rounding would be an error of the exponent.
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: wide(g) - softmax(wide(op.x), op.axis) * reduce_sum(wide(g), op.axis, True)
     }
 
@@ -405,7 +405,7 @@ class LayerNorm(Op):
         return _along(x, axis=axis)
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: _layer_norm_gradient(g, op)}
+    gradient: d.Gradient = {"x": lambda g, op: _layer_norm_gradient(g, op)}
 
     batch = d.ALONG
     rounds_once = True
@@ -417,7 +417,7 @@ class LayerNorm(Op):
         variance = xp.sum(xp.square(centred), axis=axis, keepdims=True, dtype=x.dtype) / count
         return centred / xp.sqrt(variance + xp.asarray(epsilon, x.dtype))
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), axis=(1,), epsilon=1e-3),
         d.sample(d.floats("n", 2, 3), axis=(0, 2), epsilon=0.1),
         d.sample(d.floats(0, 2), axis=(1,), epsilon=1e-3),

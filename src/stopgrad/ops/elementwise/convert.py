@@ -59,7 +59,7 @@ class Cast(Op):
     def infer(x: TensorType, *, dtype: DType) -> TensorType:
         return d.tensor_type(dtype, x.shape)
 
-    gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
+    gradient: d.Gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
 
     batch = d.ELEMENTWISE
     unsound = d.Unsound(
@@ -84,7 +84,7 @@ class Cast(Op):
             x = xp.real(x)
         return x.astype(dtype.numpy)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3), dtype=d.float32),
         d.sample(d.complexes(3), dtype=d.float64),
         d.sample(d.floats("n"), dtype=d.int32),
@@ -156,15 +156,15 @@ class SelectV2(Op):
         return d.tensor_type(dtype, d.broadcast_c2(condition.shape, x.shape, y.shape))
 
     promotes = Promotion(d.is_any, ("x", "y"))
-    gradient = {
+    gradient: d.Gradient = {
         "condition": d.not_differentiable("a condition chooses; it has no derivative"),
         "x": lambda g, op: where(op.condition, g, 0),
         "y": lambda g, op: where(op.condition, 0, g),
     }
     batch = d.ELEMENTWISE
     moves = ("x", "y")
-    lower = lambda xp, condition, x, y: xp.where(condition, x, y)
-    samples = [
+    lower: d.Lowering = lambda xp, condition, x, y: xp.where(condition, x, y)
+    samples: d.Samples = [
         d.sample(d.bools(3), d.floats(2, 3), d.floats()),
         d.sample(d.bools("n"), d.floats("n"), d.floats("n")),
     ]
@@ -204,12 +204,12 @@ class Conj(Op):
     def infer(x: TensorType) -> TensorType:
         return d.same(d.is_inexact)(x)
 
-    gradient = {"x": lambda g, op: conj(g)}
+    gradient: d.Gradient = {"x": lambda g, op: conj(g)}
     batch = d.ELEMENTWISE
     magnitudes = d.Magnitudes.KEPT
     not_holomorphic = "it reverses the imaginary part"
-    lower = lambda xp, x: xp.conj(x)
-    samples = [d.sample(d.complexes(3)), d.sample(d.complexes("n", 2))]
+    lower: d.Lowering = lambda xp, x: xp.conj(x)
+    samples: d.Samples = [d.sample(d.complexes(3)), d.sample(d.complexes("n", 2))]
 
 
 def conj(x: ArrayLike, name: str | None = None) -> Tensor:
@@ -251,12 +251,12 @@ class Real(Op):
     def infer(x: TensorType) -> TensorType:
         return d.tensor_type(d.same(d.is_inexact)(x).dtype.real, x.shape)
 
-    gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
+    gradient: d.Gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
     batch = d.ELEMENTWISE
     magnitudes = d.Magnitudes.KEPT
     not_holomorphic = "it drops the imaginary part"
-    lower = lambda xp, x: xp.real(x)
-    samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
+    lower: d.Lowering = lambda xp, x: xp.real(x)
+    samples: d.Samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
 
 
 @d.builds(Real)
@@ -287,12 +287,12 @@ class Imag(Op):
     def infer(x: TensorType) -> TensorType:
         return d.tensor_type(d.same(d.is_inexact)(x).dtype.real, x.shape)
 
-    gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
+    gradient: d.Gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
     batch = d.ELEMENTWISE
     magnitudes = d.Magnitudes.KEPT
     not_holomorphic = "it drops the real part"
-    lower = lambda xp, x: xp.imag(x)
-    samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
+    lower: d.Lowering = lambda xp, x: xp.imag(x)
+    samples: d.Samples = [d.sample(d.complexes(3)), d.sample(d.floats(3))]
 
 
 @d.builds(Imag)
@@ -329,7 +329,7 @@ class Complex(Op):
         return d.tensor_type(d.complex64 if both.dtype is d.float32 else d.complex128, both.shape)
 
     promotes = Promotion(d.is_floating)
-    gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}
+    gradient: d.Gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}
     batch = d.ELEMENTWISE
 
     @staticmethod
@@ -338,8 +338,8 @@ class Complex(Op):
         parts = xp.stack(xp.broadcast_arrays(real, imag), -1)
         return parts.view(d.complex64.numpy if parts.dtype.itemsize == 4 else d.complex128.numpy)[..., 0]
 
-    xla = lambda xp, real, imag: xp.lax.complex(*xp.broadcast_arrays(real, imag))
-    samples = [d.sample(d.floats(3), d.floats(2, 3))]
+    xla: d.Lowering = lambda xp, real, imag: xp.lax.complex(*xp.broadcast_arrays(real, imag))
+    samples: d.Samples = [d.sample(d.floats(3), d.floats(2, 3))]
 
 
 @d.builds(Complex)

@@ -29,14 +29,14 @@ class SignBit(Op):
     """
 
     infer = d.to_bool(d.is_floating)
-    gradient = d.not_differentiable("a sign is constant wherever it has a derivative")
+    gradient: d.Gradient = d.not_differentiable("a sign is constant wherever it has a derivative")
     batch = d.ELEMENTWISE
-    lower = lambda xp, x: xp.signbit(x)
-    samples = d.singles()
+    lower: d.Lowering = lambda xp, x: xp.signbit(x)
+    samples: d.Samples = d.singles()
     extremes = d.EXTREMES
 
 
-signbit = d.unary(SignBit, "signbit")
+signbit: d.Unary = d.unary(SignBit, "signbit")
 
 
 class CopySign(Arithmetic):
@@ -55,15 +55,15 @@ class CopySign(Arithmetic):
     """
 
     infer = d.broadcast(d.is_floating)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: g * (sign(op.x) * copysign(1.0, op.y)),
         "y": d.not_differentiable("a sign is constant wherever it has a derivative"),
     }
-    lower = lambda xp, x, y: xp.copysign(x, y)
-    samples = d.pairs()
+    lower: d.Lowering = lambda xp, x, y: xp.copysign(x, y)
+    samples: d.Samples = d.pairs()
 
 
-copysign = d.binary(CopySign, "copysign")
+copysign: d.Binary = d.binary(CopySign, "copysign")
 
 
 def _next_by_bits(xp: Namespace, x: Array, y: Array) -> Any:
@@ -96,14 +96,14 @@ class NextAfter(Op):
     """
 
     infer = d.broadcast(d.is_floating, "x1", "x2")
-    gradient = {
+    gradient: d.Gradient = {
         "x1": lambda g, op: g,
         "x2": d.not_differentiable("only the direction is taken from it"),
     }
     batch = d.ELEMENTWISE
-    lower = lambda xp, x1, x2: xp.nextafter(x1, x2)
-    xla = lambda xp, x1, x2: _next_by_bits(xp, *xp.broadcast_arrays(x1, x2))
-    samples = d.pairs()
+    lower: d.Lowering = lambda xp, x1, x2: xp.nextafter(x1, x2)
+    xla: d.Lowering = lambda xp, x1, x2: _next_by_bits(xp, *xp.broadcast_arrays(x1, x2))
+    samples: d.Samples = d.pairs()
 
 
 @d.builds(NextAfter)
@@ -123,21 +123,21 @@ class Hypot(Arithmetic):
     """
 
     infer = d.broadcast(d.is_floating)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: g * (op.x / _not_zero(op.result)),
         "y": lambda g, op: g * (op.y / _not_zero(op.result)),
     }
-    lower = lambda xp, x, y: xp.hypot(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.hypot(x, y)
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:
         infinite = xp.isinf(x) | xp.isinf(y)
         return xp.where(infinite, xp.full((), xp.inf, x.dtype), xp.hypot(x, y))
 
-    samples = d.pairs()
+    samples: d.Samples = d.pairs()
 
 
-hypot = d.binary(Hypot, "hypot")
+hypot: d.Binary = d.binary(Hypot, "hypot")
 
 
 def _not_zero(length: Output) -> Tensor:

@@ -65,7 +65,7 @@ class Sqrt(Elementwise):
         array([2., 3.])
     """
 
-    gradient = {"x": lambda g, op: sqrt_grad(conj(op.result), g)}
+    gradient: d.Gradient = {"x": lambda g, op: sqrt_grad(conj(op.result), g)}
     cures = (
         _NEGATIVE_ROOT,
         d.Cure(
@@ -78,11 +78,11 @@ class Sqrt(Elementwise):
         ),
     )
     never_negative = True
-    lower = lambda xp, x: xp.sqrt(x)
-    samples = d.singles(0.5, 2.0)
+    lower: d.Lowering = lambda xp, x: xp.sqrt(x)
+    samples: d.Samples = d.singles(0.5, 2.0)
 
 
-sqrt = d.unary(Sqrt, "sqrt")
+sqrt: d.Unary = d.unary(Sqrt, "sqrt")
 
 
 class Cbrt(RealElementwise):
@@ -96,7 +96,7 @@ class Cbrt(RealElementwise):
         array([ 2., -3.])
     """
 
-    gradient = {"x": lambda g, op: g / (3 * square(op.result))}
+    gradient: d.Gradient = {"x": lambda g, op: g / (3 * square(op.result))}
     cures = (
         d.Cure(
             "cube root at 0",
@@ -105,12 +105,12 @@ class Cbrt(RealElementwise):
             gradient=True,
         ),
     )
-    lower = lambda xp, x: xp.cbrt(x)
-    xla = lambda xp, x: xp.cbrt(d.flushed(xp, x))
-    samples = [*d.singles(0.5, 2.0), d.sample(np.array([-8.0, -0.5]))]
+    lower: d.Lowering = lambda xp, x: xp.cbrt(x)
+    xla: d.Lowering = lambda xp, x: xp.cbrt(d.flushed(xp, x))
+    samples: d.Samples = [*d.singles(0.5, 2.0), d.sample(np.array([-8.0, -0.5]))]
 
 
-cbrt = d.unary(Cbrt, "cbrt")
+cbrt: d.Unary = d.unary(Cbrt, "cbrt")
 
 
 class Rsqrt(Elementwise):
@@ -124,7 +124,7 @@ class Rsqrt(Elementwise):
         array([0.5, 2. ])
     """
 
-    gradient = {"x": lambda g, op: rsqrt_grad(conj(op.result), g)}
+    gradient: d.Gradient = {"x": lambda g, op: rsqrt_grad(conj(op.result), g)}
     cures = (
         _NEGATIVE_ROOT,
         d.Cure(
@@ -133,11 +133,11 @@ class Rsqrt(Elementwise):
             "the inverse root of 0 is infinite; add a small number: sg.rsqrt(x + 1e-6)",
         ),
     )
-    lower = lambda xp, x: 1 / xp.sqrt(x)
-    samples = d.singles(0.5, 2.0)
+    lower: d.Lowering = lambda xp, x: 1 / xp.sqrt(x)
+    samples: d.Samples = d.singles(0.5, 2.0)
 
 
-rsqrt = d.unary(Rsqrt, "rsqrt")
+rsqrt: d.Unary = d.unary(Rsqrt, "rsqrt")
 
 
 class Reciprocal(Elementwise):
@@ -151,7 +151,7 @@ class Reciprocal(Elementwise):
         array([0.25, 4.  ])
     """
 
-    gradient = {"x": lambda g, op: reciprocal_grad(conj(op.result), g)}
+    gradient: d.Gradient = {"x": lambda g, op: reciprocal_grad(conj(op.result), g)}
     cures = (
         d.Cure(
             "inverse of 0",
@@ -159,11 +159,11 @@ class Reciprocal(Elementwise):
             "the operand is 0 there; keep it away from 0, or take sg.reciprocal_no_nan",
         ),
     )
-    lower = lambda xp, x: 1 / x
-    samples = d.singles(0.5, 2.0)
+    lower: d.Lowering = lambda xp, x: 1 / x
+    samples: d.Samples = d.singles(0.5, 2.0)
 
 
-reciprocal = d.unary(Reciprocal, "reciprocal")
+reciprocal: d.Unary = d.unary(Reciprocal, "reciprocal")
 
 
 class Pow(Arithmetic):
@@ -180,7 +180,7 @@ class Pow(Arithmetic):
     """
 
     infer = d.broadcast(d.is_number)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: g * conj(op.y * _one_lower(op.x, op.y)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
@@ -218,7 +218,7 @@ class Pow(Arithmetic):
             return xp.where(zero, xp.zeros((), x.dtype), xp.power(xp.where(zero, xp.ones((), x.dtype), x), y))
         return xp.power(d.flushed(xp, x), y)
 
-    samples = [*d.pairs((0.5, 2.0), (-2.0, 2.0)), *d.pairs((-4, 4), (-3, 6), dtypes=("int32",))]
+    samples: d.Samples = [*d.pairs((0.5, 2.0), (-2.0, 2.0)), *d.pairs((-4, 4), (-3, 6), dtypes=("int32",))]
 
 
 def _whole_power(
@@ -277,13 +277,13 @@ class Exp(Elementwise):
         array([1.        , 2.71828183])
     """
 
-    gradient = {"x": lambda g, op: g * conj(op.result)}
+    gradient: d.Gradient = {"x": lambda g, op: g * conj(op.result)}
     never_negative = True
-    lower = lambda xp, x: xp.exp(x)
-    samples = [*d.singles(), d.sample(d.complexes(3))]
+    lower: d.Lowering = lambda xp, x: xp.exp(x)
+    samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
-exp = d.unary(Exp, "exp")
+exp: d.Unary = d.unary(Exp, "exp")
 
 
 class Expm1(Elementwise):
@@ -297,12 +297,12 @@ class Expm1(Elementwise):
         array([0.e+00, 1.e-10])
     """
 
-    gradient = {"x": lambda g, op: g * conj(exp(op.x))}
-    lower = lambda xp, x: xp.expm1(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g * conj(exp(op.x))}
+    lower: d.Lowering = lambda xp, x: xp.expm1(x)
+    samples: d.Samples = d.singles()
 
 
-expm1 = d.unary(Expm1, "expm1")
+expm1: d.Unary = d.unary(Expm1, "expm1")
 
 
 class Exp2(RealElementwise):
@@ -316,14 +316,14 @@ class Exp2(RealElementwise):
         array([8. , 0.5])
     """
 
-    gradient = {"x": lambda g, op: g * (op.result * LN2)}
-    lower = lambda xp, x: xp.exp2(x)
+    gradient: d.Gradient = {"x": lambda g, op: g * (op.result * LN2)}
+    lower: d.Lowering = lambda xp, x: xp.exp2(x)
     # XLA computes exp(x log 2), which multiplies the rounding error by x.
-    xla = lambda xp, x: xp.power(xp.asarray(2, x.dtype), x)
-    samples = d.singles()
+    xla: d.Lowering = lambda xp, x: xp.power(xp.asarray(2, x.dtype), x)
+    samples: d.Samples = d.singles()
 
 
-exp2 = d.unary(Exp2, "exp2")
+exp2: d.Unary = d.unary(Exp2, "exp2")
 
 
 _LOGARITHM = (
@@ -353,13 +353,13 @@ class Log(Elementwise):
         array([  0., -inf])
     """
 
-    gradient = {"x": lambda g, op: g / conj(op.x)}
+    gradient: d.Gradient = {"x": lambda g, op: g / conj(op.x)}
     cures = _LOGARITHM
-    lower = lambda xp, x: xp.log(x)
-    samples = d.singles(0.5, 3.0)
+    lower: d.Lowering = lambda xp, x: xp.log(x)
+    samples: d.Samples = d.singles(0.5, 3.0)
 
 
-log = d.unary(Log, "log")
+log: d.Unary = d.unary(Log, "log")
 
 
 class Log2(Elementwise):
@@ -373,13 +373,13 @@ class Log2(Elementwise):
         array([ 3., -1.])
     """
 
-    gradient = {"x": lambda g, op: g / conj(op.x * LN2)}
+    gradient: d.Gradient = {"x": lambda g, op: g / conj(op.x * LN2)}
     cures = _LOGARITHM
-    lower = lambda xp, x: xp.log2(x)
-    samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
+    lower: d.Lowering = lambda xp, x: xp.log2(x)
+    samples: d.Samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
 
 
-log2 = d.unary(Log2, "log2")
+log2: d.Unary = d.unary(Log2, "log2")
 
 
 class Log10(Elementwise):
@@ -393,13 +393,13 @@ class Log10(Elementwise):
         array([ 2., -1.])
     """
 
-    gradient = {"x": lambda g, op: g / conj(op.x * LN10)}
+    gradient: d.Gradient = {"x": lambda g, op: g / conj(op.x * LN10)}
     cures = _LOGARITHM
-    lower = lambda xp, x: xp.log10(x)
-    samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
+    lower: d.Lowering = lambda xp, x: xp.log10(x)
+    samples: d.Samples = [*d.singles(0.5, 3.0), d.sample(d.complexes(3))]
 
 
-log10 = d.unary(Log10, "log10")
+log10: d.Unary = d.unary(Log10, "log10")
 
 
 class Log1p(Elementwise):
@@ -413,8 +413,8 @@ class Log1p(Elementwise):
         array([0.e+00, 1.e-10])
     """
 
-    gradient = {"x": lambda g, op: g / (1 + conj(op.x))}
-    xla = lambda xp, x: xp.log1p(x)
+    gradient: d.Gradient = {"x": lambda g, op: g / (1 + conj(op.x))}
+    xla: d.Lowering = lambda xp, x: xp.log1p(x)
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> Any:
@@ -429,10 +429,10 @@ class Log1p(Elementwise):
         found.imag = xp.arctan2(b, 1 + a)
         return found
 
-    samples = d.singles(-0.5, 3.0)
+    samples: d.Samples = d.singles(-0.5, 3.0)
 
 
-log1p = d.unary(Log1p, "log1p")
+log1p: d.Unary = d.unary(Log1p, "log1p")
 
 
 # ------------------------------------------------------------------------------------------ gradients
@@ -446,12 +446,15 @@ class SqrtGrad(GradientOfElementwise):
         array([0.25])
     """
 
-    gradient = {"y": lambda g, op: -g * conj(op.result / op.y), "g": lambda g, op: sqrt_grad(conj(op.y), g)}
-    lower = lambda xp, y, g: g * 0.5 / y
-    samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
+    gradient: d.Gradient = {
+        "y": lambda g, op: -g * conj(op.result / op.y),
+        "g": lambda g, op: sqrt_grad(conj(op.y), g),
+    }
+    lower: d.Lowering = lambda xp, y, g: g * 0.5 / y
+    samples: d.Samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 
-sqrt_grad = d.binary(SqrtGrad, "sqrt_grad")
+sqrt_grad: d.Binary = d.binary(SqrtGrad, "sqrt_grad")
 
 
 class RsqrtGrad(GradientOfElementwise):
@@ -462,15 +465,15 @@ class RsqrtGrad(GradientOfElementwise):
         array([-4.])
     """
 
-    gradient = {
+    gradient: d.Gradient = {
         "y": lambda g, op: g * conj(op.g * (-1.5 * square(op.y))),
         "g": lambda g, op: rsqrt_grad(conj(op.y), g),
     }
-    lower = lambda xp, y, g: -0.5 * g * (y * y * y)
-    samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
+    lower: d.Lowering = lambda xp, y, g: -0.5 * g * (y * y * y)
+    samples: d.Samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 
-rsqrt_grad = d.binary(RsqrtGrad, "rsqrt_grad")
+rsqrt_grad: d.Binary = d.binary(RsqrtGrad, "rsqrt_grad")
 
 
 class ReciprocalGrad(GradientOfElementwise):
@@ -481,12 +484,12 @@ class ReciprocalGrad(GradientOfElementwise):
         array([-4.])
     """
 
-    gradient = {
+    gradient: d.Gradient = {
         "y": lambda g, op: g * conj(op.g * (-2 * op.y)),
         "g": lambda g, op: reciprocal_grad(conj(op.y), g),
     }
-    lower = lambda xp, y, g: -g * (y * y)
-    samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
+    lower: d.Lowering = lambda xp, y, g: -g * (y * y)
+    samples: d.Samples = d.pairs((0.5, 2.0), shapes=d.ALIKE)
 
 
-reciprocal_grad = d.binary(ReciprocalGrad, "reciprocal_grad")
+reciprocal_grad: d.Binary = d.binary(ReciprocalGrad, "reciprocal_grad")

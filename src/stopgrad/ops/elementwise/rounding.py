@@ -23,8 +23,8 @@ class Rounding(Elementwise, abstract=True):
     """One real operand (C1), rounded to an integer of its dtype; integers are unchanged."""
 
     infer = d.same(d.is_real)
-    gradient = d.not_differentiable("rounding is constant wherever it has a derivative")
-    samples = [*d.singles(), *d.singles(-9, 9, dtypes=("int32",), shapes=((3,),))]
+    gradient: d.Gradient = d.not_differentiable("rounding is constant wherever it has a derivative")
+    samples: d.Samples = [*d.singles(), *d.singles(-9, 9, dtypes=("int32",), shapes=((3,),))]
 
 
 def _whole(x: Array) -> bool:
@@ -43,10 +43,10 @@ class Floor(Rounding):
         array([ 1., -2.])
     """
 
-    lower = lambda xp, x: x if _whole(x) else xp.floor(x)
+    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.floor(x)
 
 
-floor = d.unary(Floor, "floor")
+floor: d.Unary = d.unary(Floor, "floor")
 
 
 class Ceil(Rounding):
@@ -60,10 +60,10 @@ class Ceil(Rounding):
         array([ 2., -1.])
     """
 
-    lower = lambda xp, x: x if _whole(x) else xp.ceil(x)
+    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.ceil(x)
 
 
-ceil = d.unary(Ceil, "ceil")
+ceil: d.Unary = d.unary(Ceil, "ceil")
 
 
 class Round(Rounding):
@@ -77,10 +77,10 @@ class Round(Rounding):
         array([ 0.,  2., -1.])
     """
 
-    lower = lambda xp, x: x if _whole(x) else xp.round(x)
+    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.round(x)
 
 
-round = d.unary(Round, "round")
+round: d.Unary = d.unary(Round, "round")
 rint = round
 
 
@@ -95,10 +95,10 @@ class Trunc(Rounding):
         array([ 1., -1.])
     """
 
-    lower = lambda xp, x: x if _whole(x) else xp.trunc(x)
+    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.trunc(x)
 
 
-trunc = d.unary(Trunc, "trunc")
+trunc: d.Unary = d.unary(Trunc, "trunc")
 
 
 class TruncateMod(Arithmetic):
@@ -113,20 +113,20 @@ class TruncateMod(Arithmetic):
     """
 
     infer = d.broadcast(d.is_real)
-    gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * truncatediv(op.x, op.y)}
+    gradient: d.Gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * truncatediv(op.x, op.y)}
     unsound = d.BY_ZERO
-    lower = lambda xp, x, y: xp.fmod(x, y)
+    lower: d.Lowering = lambda xp, x, y: xp.fmod(x, y)
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:
         found = xp.fmod(x, y)
         return xp.where(y == 0, xp.zeros((), x.dtype), found) if _whole(x) else found
 
-    samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
+    samples: d.Samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
 
-truncatemod = d.binary(TruncateMod, "truncatemod")
+truncatemod: d.Binary = d.binary(TruncateMod, "truncatemod")
 
 
 @d.guarded("truncatediv")

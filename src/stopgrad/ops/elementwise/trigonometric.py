@@ -46,12 +46,12 @@ class Sin(Elementwise):
         array([0., 1.])
     """
 
-    gradient = {"x": lambda g, op: g * conj(cos(op.x))}
-    lower = lambda xp, x: xp.sin(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g * conj(cos(op.x))}
+    lower: d.Lowering = lambda xp, x: xp.sin(x)
+    samples: d.Samples = d.singles()
 
 
-sin = d.unary(Sin, "sin")
+sin: d.Unary = d.unary(Sin, "sin")
 
 
 class Cos(Elementwise):
@@ -65,12 +65,12 @@ class Cos(Elementwise):
         array([ 1., -1.])
     """
 
-    gradient = {"x": lambda g, op: -(g * conj(sin(op.x)))}
-    lower = lambda xp, x: xp.cos(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: -(g * conj(sin(op.x)))}
+    lower: d.Lowering = lambda xp, x: xp.cos(x)
+    samples: d.Samples = d.singles()
 
 
-cos = d.unary(Cos, "cos")
+cos: d.Unary = d.unary(Cos, "cos")
 
 
 class Tan(Elementwise):
@@ -84,12 +84,12 @@ class Tan(Elementwise):
         array([0.        , 1.55740772])
     """
 
-    gradient = {"x": lambda g, op: g * (1 + square(conj(op.result)))}
-    lower = lambda xp, x: xp.tan(x)
-    samples = d.singles(-1.2, 1.2)
+    gradient: d.Gradient = {"x": lambda g, op: g * (1 + square(conj(op.result)))}
+    lower: d.Lowering = lambda xp, x: xp.tan(x)
+    samples: d.Samples = d.singles(-1.2, 1.2)
 
 
-tan = d.unary(Tan, "tan")
+tan: d.Unary = d.unary(Tan, "tan")
 
 
 _ARC_OF_ONE = d.Cure(
@@ -122,13 +122,13 @@ class Asin(Elementwise):
         array([0.        , 1.57079633])
     """
 
-    gradient = {"x": lambda g, op: g * rsqrt(1 - square(conj(op.x)))}
+    gradient: d.Gradient = {"x": lambda g, op: g * rsqrt(1 - square(conj(op.x)))}
     cures = (_ARC_OF_ONE, _ARC_BEYOND_ONE)
-    lower = lambda xp, x: xp.arcsin(x)
-    samples = d.singles(-0.8, 0.8)
+    lower: d.Lowering = lambda xp, x: xp.arcsin(x)
+    samples: d.Samples = d.singles(-0.8, 0.8)
 
 
-asin = d.unary(Asin, "asin")
+asin: d.Unary = d.unary(Asin, "asin")
 
 
 class Acos(Elementwise):
@@ -145,13 +145,13 @@ class Acos(Elementwise):
         array([0.        , 1.57079633])
     """
 
-    gradient = {"x": lambda g, op: -g * rsqrt(1 - square(conj(op.x)))}
+    gradient: d.Gradient = {"x": lambda g, op: -g * rsqrt(1 - square(conj(op.x)))}
     cures = (_ARC_OF_ONE, _ARC_BEYOND_ONE)
-    lower = lambda xp, x: xp.arccos(x)
-    samples = d.singles(-0.8, 0.8)
+    lower: d.Lowering = lambda xp, x: xp.arccos(x)
+    samples: d.Samples = d.singles(-0.8, 0.8)
 
 
-acos = d.unary(Acos, "acos")
+acos: d.Unary = d.unary(Acos, "acos")
 
 
 class Atan(Elementwise):
@@ -165,12 +165,12 @@ class Atan(Elementwise):
         array([0.        , 0.78539816])
     """
 
-    gradient = {"x": lambda g, op: g / (1 + square(conj(op.x)))}
-    lower = lambda xp, x: xp.arctan(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g / (1 + square(conj(op.x)))}
+    lower: d.Lowering = lambda xp, x: xp.arctan(x)
+    samples: d.Samples = d.singles()
 
 
-atan = d.unary(Atan, "atan")
+atan: d.Unary = d.unary(Atan, "atan")
 
 
 class Atan2(Arithmetic):
@@ -189,7 +189,7 @@ class Atan2(Arithmetic):
     """
 
     infer = d.broadcast(d.is_floating, "y", "x")
-    gradient = {
+    gradient: d.Gradient = {
         "y": lambda g, op: g * (op.x / (square(op.x) + square(op.y))),
         "x": lambda g, op: -g * (op.y / (square(op.x) + square(op.y))),
     }
@@ -202,10 +202,10 @@ class Atan2(Arithmetic):
             gradient=True,
         ),
     )
-    lower = lambda xp, y, x: xp.arctan2(y, x)
+    lower: d.Lowering = lambda xp, y, x: xp.arctan2(y, x)
     # XLA takes subnormal numbers for 0 in some of the steps, and gives NaN or the other sign.
-    xla = lambda xp, y, x: xp.arctan2(d.flushed(xp, y), d.flushed(xp, x))
-    samples = d.pairs((0.5, 2.0), (0.5, 2.0))
+    xla: d.Lowering = lambda xp, y, x: xp.arctan2(d.flushed(xp, y), d.flushed(xp, x))
+    samples: d.Samples = d.pairs((0.5, 2.0), (0.5, 2.0))
 
 
 @d.builds(Atan2)
@@ -224,8 +224,8 @@ class Sinh(Elementwise):
         array([0.        , 1.17520119])
     """
 
-    gradient = {"x": lambda g, op: g * conj(cosh(op.x))}
-    lower = lambda xp, x: xp.sinh(x)
+    gradient: d.Gradient = {"x": lambda g, op: g * conj(cosh(op.x))}
+    lower: d.Lowering = lambda xp, x: xp.sinh(x)
 
     @staticmethod
     def xla(xp: Namespace, x: Array) -> Any:
@@ -235,10 +235,10 @@ class Sinh(Elementwise):
         a, b = xp.real(x), xp.imag(x)
         return xp.lax.complex(xp.sinh(a) * xp.cos(b), xp.cosh(a) * xp.sin(b))
 
-    samples = d.singles()
+    samples: d.Samples = d.singles()
 
 
-sinh = d.unary(Sinh, "sinh")
+sinh: d.Unary = d.unary(Sinh, "sinh")
 
 
 class Cosh(Elementwise):
@@ -252,12 +252,12 @@ class Cosh(Elementwise):
         array([1.        , 1.54308063])
     """
 
-    gradient = {"x": lambda g, op: g * conj(sinh(op.x))}
-    lower = lambda xp, x: xp.cosh(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g * conj(sinh(op.x))}
+    lower: d.Lowering = lambda xp, x: xp.cosh(x)
+    samples: d.Samples = d.singles()
 
 
-cosh = d.unary(Cosh, "cosh")
+cosh: d.Unary = d.unary(Cosh, "cosh")
 
 
 class Tanh(Elementwise):
@@ -271,12 +271,12 @@ class Tanh(Elementwise):
         array([0.        , 0.76159416])
     """
 
-    gradient = {"x": lambda g, op: tanh_grad(conj(op.result), g)}
-    lower = lambda xp, x: xp.tanh(x)
-    samples = [*d.singles(), d.sample(d.complexes(3))]
+    gradient: d.Gradient = {"x": lambda g, op: tanh_grad(conj(op.result), g)}
+    lower: d.Lowering = lambda xp, x: xp.tanh(x)
+    samples: d.Samples = [*d.singles(), d.sample(d.complexes(3))]
 
 
-tanh = d.unary(Tanh, "tanh")
+tanh: d.Unary = d.unary(Tanh, "tanh")
 
 
 class TanhGrad(GradientOfElementwise):
@@ -287,11 +287,14 @@ class TanhGrad(GradientOfElementwise):
         array([0.75])
     """
 
-    gradient = {"y": lambda g, op: g * conj(op.g * (-2 * op.y)), "g": lambda g, op: tanh_grad(conj(op.y), g)}
-    lower = lambda xp, y, g: g * (1 - xp.square(y))
+    gradient: d.Gradient = {
+        "y": lambda g, op: g * conj(op.g * (-2 * op.y)),
+        "g": lambda g, op: tanh_grad(conj(op.y), g),
+    }
+    lower: d.Lowering = lambda xp, y, g: g * (1 - xp.square(y))
 
 
-tanh_grad = d.binary(TanhGrad, "tanh_grad")
+tanh_grad: d.Binary = d.binary(TanhGrad, "tanh_grad")
 
 
 class Asinh(Elementwise):
@@ -305,12 +308,12 @@ class Asinh(Elementwise):
         array([0.        , 0.88137359])
     """
 
-    gradient = {"x": lambda g, op: g / conj(cosh(op.result))}
-    lower = lambda xp, x: xp.arcsinh(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g / conj(cosh(op.result))}
+    lower: d.Lowering = lambda xp, x: xp.arcsinh(x)
+    samples: d.Samples = d.singles()
 
 
-asinh = d.unary(Asinh, "asinh")
+asinh: d.Unary = d.unary(Asinh, "asinh")
 
 
 class Acosh(Elementwise):
@@ -327,7 +330,7 @@ class Acosh(Elementwise):
         array([0.        , 1.3169579])
     """
 
-    gradient = {"x": lambda g, op: g / conj(sinh(op.result))}
+    gradient: d.Gradient = {"x": lambda g, op: g / conj(sinh(op.result))}
     cures = (
         d.Cure(
             "acosh at 1",
@@ -336,11 +339,11 @@ class Acosh(Elementwise):
             gradient=True,
         ),
     )
-    lower = lambda xp, x: xp.arccosh(x)
-    samples = d.singles(1.5, 3.0)
+    lower: d.Lowering = lambda xp, x: xp.arccosh(x)
+    samples: d.Samples = d.singles(1.5, 3.0)
 
 
-acosh = d.unary(Acosh, "acosh")
+acosh: d.Unary = d.unary(Acosh, "acosh")
 
 
 class Atanh(Elementwise):
@@ -357,7 +360,7 @@ class Atanh(Elementwise):
         array([0.        , 0.54930614])
     """
 
-    gradient = {"x": lambda g, op: g / (1 - square(conj(op.x)))}
+    gradient: d.Gradient = {"x": lambda g, op: g / (1 - square(conj(op.x)))}
     cures = (
         _ARC_BEYOND_ONE,
         d.Cure(
@@ -367,8 +370,8 @@ class Atanh(Elementwise):
             "sg.clip_by_value(x, -1 + 1e-6, 1 - 1e-6)",
         ),
     )
-    lower = lambda xp, x: xp.arctanh(x)
-    samples = d.singles(-0.8, 0.8)
+    lower: d.Lowering = lambda xp, x: xp.arctanh(x)
+    samples: d.Samples = d.singles(-0.8, 0.8)
 
 
-atanh = d.unary(Atanh, "atanh")
+atanh: d.Unary = d.unary(Atanh, "atanh")

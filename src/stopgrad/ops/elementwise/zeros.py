@@ -34,15 +34,15 @@ class MulNoNan(Arithmetic):
         array([6., 0., 0.])
     """
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: multiply_no_nan(g, conj(op.y)),
         "y": lambda g, op: multiply_no_nan(conj(op.x), g),
     }
-    lower = lambda xp, x, y: xp.where(y == 0, xp.zeros((), x.dtype), x * y)
-    samples = d.pairs()
+    lower: d.Lowering = lambda xp, x, y: xp.where(y == 0, xp.zeros((), x.dtype), x * y)
+    samples: d.Samples = d.pairs()
 
 
-multiply_no_nan = d.binary(MulNoNan, "multiply_no_nan")
+multiply_no_nan: d.Binary = d.binary(MulNoNan, "multiply_no_nan")
 
 
 @d.guarded("divide_no_nan")

@@ -49,10 +49,10 @@ def _along_two(whole: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     return d.guarded(name)(function)
 
 
-fft2 = _along_two(fftn, "fft2")
-ifft2 = _along_two(ifftn, "ifft2")
-rfft2 = _along_two(rfftn, "rfft2")
-irfft2 = _along_two(irfftn, "irfft2")
+fft2: Callable[..., Tensor] = _along_two(fftn, "fft2")
+ifft2: Callable[..., Tensor] = _along_two(ifftn, "ifft2")
+rfft2: Callable[..., Tensor] = _along_two(rfftn, "rfft2")
+irfft2: Callable[..., Tensor] = _along_two(irfftn, "irfft2")
 
 
 def _dual(norm: str) -> str:

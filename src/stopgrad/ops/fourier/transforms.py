@@ -96,7 +96,7 @@ class Fft(Op):
         _check_norm(norm)
         return x
 
-    gradient = {"x": lambda g, op: d.apply(Fft, (g,), (op.axes, not op.inverse, DUAL[op.norm]))}
+    gradient: d.Gradient = {"x": lambda g, op: d.apply(Fft, (g,), (op.axes, not op.inverse, DUAL[op.norm]))}
     batch = d.ALONG
 
     @staticmethod
@@ -110,7 +110,7 @@ class Fft(Op):
             x = transform(x, axes=axes[i : i + 3], norm=norm)
         return x
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.complexes(4), axes=(0,), inverse=False, norm="backward"),
         d.sample(d.complexes("n", 3, 2), axes=(0, 1), inverse=True, norm="backward"),
         d.sample(d.complexes(5, 2), axes=(0,), inverse=False, norm="ortho"),
@@ -145,10 +145,10 @@ class Rfft(Op):
         half = x.shape[axis] // 2 + 1
         return d.tensor_type(_complex(x.dtype), (*x.shape[:axis], half, *x.shape[axis + 1 :]))
 
-    gradient = {"x": lambda g, op: _from_half(g, op, op.x.shape[op.axis], DUAL[op.norm])}
+    gradient: d.Gradient = {"x": lambda g, op: _from_half(g, op, op.x.shape[op.axis], DUAL[op.norm])}
     batch = d.ALONG
-    lower = lambda xp, x, axis, norm: xp.fft.rfft(x, axis=axis, norm=norm)
-    samples = [
+    lower: d.Lowering = lambda xp, x, axis, norm: xp.fft.rfft(x, axis=axis, norm=norm)
+    samples: d.Samples = [
         d.sample(d.floats(4), axis=0, norm="backward"),
         d.sample(d.floats("n", 2), axis=0, norm="ortho"),
         d.sample(d.floats(2, 5), axis=1, norm="forward"),
@@ -189,14 +189,14 @@ class Irfft(Op):
         _check_norm(norm)
         return d.tensor_type(x.dtype.real, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: (
             d.apply(Rfft, (g,), (op.axis, DUAL[op.norm])) * _counts(op.n, op.axis, op.x.type, op.x)
         )
     }
     batch = d.ALONG
-    lower = lambda xp, x, axis, n, norm: xp.fft.irfft(x, n=n, axis=axis, norm=norm)
-    samples = [
+    lower: d.Lowering = lambda xp, x, axis, n, norm: xp.fft.irfft(x, n=n, axis=axis, norm=norm)
+    samples: d.Samples = [
         d.sample(d.complexes(3), axis=0, n=4, norm="backward"),
         d.sample(d.complexes(2, 3), axis=1, n=5, norm="ortho"),
         d.sample(d.complexes("n", 2), axis=1, n=2, norm="forward"),

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from stopgrad.base.locks import holding
 from stopgrad.graph import defining as d
@@ -46,11 +46,16 @@ __all__ = ["custom_gradient"]
 SHOWN = 3
 """The most tensors that a reason names."""
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 class Untraced:
     """A gradient function that has not been traced yet; only one thread at a time traces it."""
 
     __slots__ = ("_locks", "function")
+
+    function: Callable[..., Any]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -248,8 +253,8 @@ class CustomGradient(Op):
     ) -> tuple[TensorType, ...]:
         return tensors[:count]
 
-    gradient = Joint(_pullback)
-    samples = ()
+    gradient: d.Gradient = Joint(_pullback)
+    samples: d.Samples = ()
     cached = False
     merged = False
     batch = _in_batch
@@ -311,6 +316,12 @@ class CustomGradient(Op):
         return next(leaf for leaf in d.flatten(made)[0] if isinstance(leaf, Output)).op
 
 
+@overload
+def custom_gradient(f: Callable[P, tuple[R, Callable[..., object]]]) -> Callable[P, R]: ...
+@overload
+def custom_gradient(
+    f: None = None,
+) -> Callable[[Callable[P, tuple[R, Callable[..., object]]]], Callable[P, R]]: ...
 def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Give a function its own gradient, as TensorFlow's decorator does.
 

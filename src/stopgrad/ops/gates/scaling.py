@@ -36,9 +36,9 @@ class ZeroGradient(Gate):
     """
 
     infer = staticmethod(lambda x: x)
-    gradient = {"x": lambda g, op: zeros_like(g)}
+    gradient: d.Gradient = {"x": lambda g, op: zeros_like(g)}
     held = lambda now, base, acts: base[0]
-    samples = [d.sample(d.floats(3))]
+    samples: d.Samples = [d.sample(d.floats(3))]
 
 
 @d.builds(ZeroGradient)
@@ -85,12 +85,12 @@ class ScaleGradient(Gate):
     """
 
     infer = staticmethod(lambda x, s: _scalars(x, s))
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: g * beside(op.s, g),
         "s": d.not_differentiable("a gate's setting takes no part in the value"),
     }
     held = lambda now, base, acts: base[0] + np.conj(beside(base[1], base[0])) * (now[0] - base[0])
-    samples = [d.sample(d.floats(3), d.floats())]
+    samples: d.Samples = [d.sample(d.floats(3), d.floats())]
 
 
 @d.builds(ScaleGradient)
@@ -148,13 +148,13 @@ class ClipGradient(Gate):
         d.check_dtype(x, d.is_real, "real numbers, which alone have an order")
         return _scalars(x, low, high)
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: minimum(maximum(g, beside(op.low, g)), beside(op.high, g)),
         "low": d.not_differentiable("a gate's setting takes no part in the value"),
         "high": d.not_differentiable("a gate's setting takes no part in the value"),
     }
     clips = True
-    samples = [d.sample(d.floats(3), np.array(-10.0), np.array(10.0))]
+    samples: d.Samples = [d.sample(d.floats(3), np.array(-10.0), np.array(10.0))]
 
 
 @d.builds(ClipGradient)
@@ -187,12 +187,12 @@ class ClipGradientByNorm(Gate):
     """
 
     infer = staticmethod(lambda x, max_norm: _scalars(x, max_norm))
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: _shrunk(g, op.max_norm),
         "max_norm": d.not_differentiable("a gate's setting takes no part in the value"),
     }
     clips = True
-    samples = [d.sample(d.floats(3), np.array(100.0))]
+    samples: d.Samples = [d.sample(d.floats(3), np.array(100.0))]
 
 
 @d.builds(ClipGradientByNorm)

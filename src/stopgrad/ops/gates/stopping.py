@@ -59,7 +59,7 @@ class Gate(Op, abstract=True):
     passes = 0
     merged = False
     batch: ClassVar[Any] = d.ALONG
-    lower = staticmethod(lambda xp, x, *_, **__: x)
+    lower: d.Lowering = staticmethod(lambda xp, x, *_, **__: x)
 
 
 def carries_gradient(x: object) -> bool:
@@ -93,10 +93,10 @@ class StopGradient(Gate):
     """
 
     infer = staticmethod(lambda x: x)
-    gradient = {"x": d.stopped("stop_gradient")}
+    gradient: d.Gradient = {"x": d.stopped("stop_gradient")}
     remade = True
     stops = True
-    samples = [d.sample(d.floats(3)), d.sample(d.floats("n", 2))]
+    samples: d.Samples = [d.sample(d.floats(3)), d.sample(d.floats("n", 2))]
     extremes = ((np.nan,), (-0.0,))
 
 
@@ -180,11 +180,11 @@ class StopGradientTowards(Gate):
     """
 
     infer = staticmethod(lambda x, *wrt: x)
-    gradient = {"x": d.stopped("stop_gradient with respect to chosen tensors"), "wrt": _NAMES}
+    gradient: d.Gradient = {"x": d.stopped("stop_gradient with respect to chosen tensors"), "wrt": _NAMES}
     held = lambda now, base, acts: base[0] if acts else now[0]
     batch = d.NAMES
     stops = True
-    samples = [d.sample(d.floats(3), d.floats(2))]
+    samples: d.Samples = [d.sample(d.floats(3), d.floats(2))]
     selective = True
 
 
@@ -218,7 +218,7 @@ class StopGradientWhen(Gate):
             raise DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {when!r}")
         return x
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: where(beside(op.when, g), zeros_like(g), g),
         "when": d.unconnected("says when the gate acts; the value does not depend on it"),
         "wrt": _NAMES,
@@ -227,7 +227,7 @@ class StopGradientWhen(Gate):
     held = lambda now, base, acts: np.where(beside(base[1], base[0]), base[0], now[0]) if acts else now[0]
     batch = d.SWITCH
     stops = True
-    samples = [d.sample(d.floats(3), np.array(False))]
+    samples: d.Samples = [d.sample(d.floats(3), np.array(False))]
     selective = True
 
 
@@ -286,14 +286,14 @@ class StraightThrough(Gate):
         d.check_shape(hard, soft.shape, "the hard value", "C2", of="the soft value")
         return hard
 
-    gradient = {
+    gradient: d.Gradient = {
         "hard": d.stopped("straight_through sends the gradient to the soft value"),
         "soft": lambda g, op: g,
     }
     held = lambda now, base, acts: base[0] + (now[1] - base[1])
     batch = d.ALONG
     stops = True
-    samples = [d.sample(d.floats(3), d.floats(3))]
+    samples: d.Samples = [d.sample(d.floats(3), d.floats(3))]
 
 
 @d.builds(StraightThrough)
@@ -330,8 +330,8 @@ class PreventGradient(Gate):
 
     infer = staticmethod(lambda x, *, message: x)
     kinds = {"message": Kind.WORD}
-    gradient = {"x": Undefined(lambda op: op.values[0] or "prevent_gradient forbids it")}
-    samples = [d.sample(d.floats(3), message="not here")]
+    gradient: d.Gradient = {"x": Undefined(lambda op: op.values[0] or "prevent_gradient forbids it")}
+    samples: d.Samples = [d.sample(d.floats(3), message="not here")]
 
 
 @d.builds(PreventGradient)
@@ -349,8 +349,8 @@ class Probe(Gate):
 
     infer = staticmethod(lambda x, *, label: x)
     kinds = {"label": Kind.WORD}
-    gradient = {"x": lambda g, op: _named(g, op)}
-    samples = [d.sample(d.floats(3), label="here")]
+    gradient: d.Gradient = {"x": lambda g, op: _named(g, op)}
+    samples: d.Samples = [d.sample(d.floats(3), label="here")]
 
 
 @d.builds(Probe)
@@ -399,8 +399,8 @@ class Named(Gate):
     """
 
     infer = staticmethod(lambda x: x)
-    gradient = {"x": lambda g, op: g}
-    samples = [d.sample(d.floats(3))]
+    gradient: d.Gradient = {"x": lambda g, op: g}
+    samples: d.Samples = [d.sample(d.floats(3))]
 
 
 @d.builds(Named)

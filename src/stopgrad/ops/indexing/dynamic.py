@@ -249,7 +249,7 @@ class DynamicSlice(Op):
         _check_starts(x, starts, sizes)
         return d.tensor_type(x.dtype, sizes)
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: d.apply(DynamicUpdateSlice, (zeros_like(op.x), g, op.starts)),
         "starts": _NO_SLOPE,
     }
@@ -261,8 +261,10 @@ class DynamicSlice(Op):
         at = _starts(xp, starts, x.shape, sizes)
         return x[tuple(builtins.slice(int(a), int(a) + int(n)) for a, n in zip(at, sizes, strict=True))]
 
-    xla = lambda xp, x, starts, sizes: xp.lax.dynamic_slice(x, _starts(xp, starts, x.shape, sizes), sizes)
-    samples = [
+    xla: d.Lowering = lambda xp, x, starts, sizes: xp.lax.dynamic_slice(
+        x, _starts(xp, starts, x.shape, sizes), sizes
+    )
+    samples: d.Samples = [
         d.sample(d.floats(4, 3), np.array([1, -2], np.int32), sizes=(2, 2)),
         d.sample(d.floats(4, 3), np.array([3, 0], np.int32), sizes=(2, 3)),
         d.sample(d.floats("n", 3), np.array([0, 9], np.int64), sizes=(1, 2)),
@@ -331,7 +333,7 @@ class DynamicUpdateSlice(Op):
         d.check_same_dtype(x, updates, constraint="C4")
         return x
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: d.apply(DynamicUpdateSlice, (g, zeros_like(op.updates), op.starts)),
         "updates": lambda g, op: d.apply(DynamicSlice, (g, op.starts), (op.updates.shape,)),
         "starts": _NO_SLOPE,
@@ -347,10 +349,10 @@ class DynamicUpdateSlice(Op):
         )
         return full
 
-    xla = lambda xp, x, updates, starts: xp.lax.dynamic_update_slice(
+    xla: d.Lowering = lambda xp, x, updates, starts: xp.lax.dynamic_update_slice(
         x, updates, _starts(xp, starts, x.shape, updates.shape)
     )
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(4, 3), d.floats(2, 2), np.array([1, -2], np.int32)),
         d.sample(d.floats(4, 3), d.floats(2, 3), np.array([3, 0], np.int32)),
         d.sample(d.floats("n", 3), d.floats("n", 2), np.array([0, 9], np.int64)),

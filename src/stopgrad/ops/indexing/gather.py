@@ -155,7 +155,7 @@ class GatherV2(Op):
     def infer(params: TensorType, indices: TensorType, *, axis: Axis, batch_dims: int) -> TensorType:
         return d.tensor_type(params.dtype, gathered_shape(params, indices, axis, batch_dims))
 
-    gradient = {
+    gradient: d.Gradient = {
         "params": lambda g, op: d.apply(
             TensorScatterAdd, (zeros_like(op.params), op.indices, g), (op.axis, op.batch_dims)
         ),
@@ -180,7 +180,7 @@ class GatherV2(Op):
         found = _get(xp, x, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
         return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(4, 3), d.ints(5, low=-1, high=5), axis=0, batch_dims=0),
         d.sample(d.floats(2, 3, "n"), d.ints(2, 2, low=0, high=3), axis=1, batch_dims=0),
         d.sample(d.floats(2, 3, 4, 2), d.ints(2, 5, low=0, high=4), axis=2, batch_dims=1),
@@ -250,7 +250,7 @@ class TensorScatterAdd(Op):
         d.check_shape(updates, expected, "the updates", "C5")
         return x
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: g,
         "indices": _WHERE,
         "updates": lambda g, op: d.apply(GatherV2, (g, op.indices), (op.axis, op.batch_dims)),
@@ -279,7 +279,7 @@ class TensorScatterAdd(Op):
         moved = _add(xp, moved, at, xp.transpose(updates, np.argsort(order)), batch_dims)
         return xp.moveaxis(moved, batch_dims, axis)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(4, 3), d.ints(5, low=-1, high=5), d.floats(5, 3), axis=0, batch_dims=0),
         d.sample(
             d.floats(2, 3, "n"), d.ints(2, 2, low=0, high=3), d.floats(2, 2, 2, "n"), axis=1, batch_dims=0
@@ -356,7 +356,7 @@ class TakeAlongAxis(Op):
         _check_along(x, indices, axis)
         return d.tensor_type(x.dtype, indices.shape)
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: d.apply(ScatterAddAlongAxis, (zeros_like(op.x), op.indices, g), (op.axis,)),
         "indices": _WHERE,
     }
@@ -375,7 +375,7 @@ class TakeAlongAxis(Op):
         at = outside_to_end(xp, indices, x.shape[axis])
         return xp.take_along_axis(x, at, axis=axis, mode="fill", fill_value=0)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), d.ints(2, 4, low=-1, high=4), axis=1),
         d.sample(d.floats("n", 3), d.ints(2, 3, low=0, high=3), axis=0),
         d.sample(d.floats(2, 3), d.ints(2, 0, low=0, high=3), axis=1),
@@ -436,7 +436,7 @@ class ScatterAddAlongAxis(Op):
         d.check_shape(updates, indices.shape, "the updates", "C5", of="the indices")
         return x
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: g,
         "indices": _WHERE,
         "updates": lambda g, op: d.apply(TakeAlongAxis, (g, op.indices), (op.axis,)),
@@ -462,7 +462,7 @@ class ScatterAddAlongAxis(Op):
         at = xp.expand_dims(outside_to_end(xp, indices, x.shape[axis]), -1)
         return xp.lax.scatter_add(x, at, updates, where, mode="drop") if x.shape[axis] else x
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), d.ints(2, 4, low=-1, high=4), d.floats(2, 4), axis=1),
         d.sample(d.floats("n", 3), d.ints(2, 3, low=0, high=3), d.floats(2, 3), axis=0),
         d.sample(d.floats(2, 0), d.ints(2, 1, low=0, high=3), d.floats(2, 1), axis=1),
@@ -514,7 +514,7 @@ class OneHot(Op):
         d.normal_axis(axis, indices.ndim + 1, "C3")
         return d.tensor_type(dtype, (*indices.shape[:axis], depth, *indices.shape[axis:]))
 
-    gradient = {
+    gradient: d.Gradient = {
         "indices": _WHERE,
         "on_value": lambda g, op: where(_hits(op), g, 0),
         "off_value": lambda g, op: where(_hits(op), 0, g),
@@ -531,7 +531,7 @@ class OneHot(Op):
         )
         return xp.where(xp.expand_dims(indices, axis) == positions, on_value, off_value)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.ints(4, low=-1, high=4), d.floats(), d.floats(), depth=3, axis=1),
         d.sample(d.ints("n", 2, low=0, high=3), d.floats(), d.floats(), depth=3, axis=0),
         d.sample(d.ints(low=0, high=3), d.floats(), d.floats(), depth=2, axis=0),

@@ -70,7 +70,7 @@ class RavelMultiIndex(Op):
             raise ShapeError(f"(C3) {error.message}") from None
         return d.tensor_type(dtype, shape)
 
-    gradient = d.not_differentiable("an index has no derivative")
+    gradient: d.Gradient = d.not_differentiable("an index has no derivative")
     batch = d.ELEMENTWISE
 
     @staticmethod
@@ -93,7 +93,7 @@ class RavelMultiIndex(Op):
             inside = here if inside is None else inside & here
         return xp.where(inside, number, xp.asarray(-1, wanted))
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.ints(4, low=-4, high=5), sizes=(3,), dtype=d.int32),
         d.sample(d.ints("n", dtype=d.int8), sizes=(300,), dtype=d.int32),
         d.sample(

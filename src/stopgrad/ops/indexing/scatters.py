@@ -125,7 +125,7 @@ class Scatter(Op, abstract=True):
     """
 
     batch = d.SCATTER
-    samples = [
+    samples: d.Samples = [
         d.sample(
             d.floats(4, 3, distinct=True),
             np.array([3, -1, 3, 7, 1], np.int32),
@@ -190,14 +190,14 @@ class TensorScatterUpdate(Scatter):
 
     infer = _typed(d.is_any)
     promotes = Promotion(d.is_any, ("x", "updates"))
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: _put(TensorScatterUpdate, op, g, zeros_like(op.updates)),
         "indices": _NO_SLOPE,
         "updates": lambda g, op: _of_the_last(_at(op, g), op),
     }
     moves = ("x", "updates")
-    lower = _by_numpy(_set)
-    xla = _by_jax("set")
+    lower: d.Lowering = _by_numpy(_set)
+    xla: d.Lowering = _by_jax("set")
 
 
 def _of_the_last(g: Output, op: Operation) -> Tensor:
@@ -226,7 +226,7 @@ class ScatterExtremum(Scatter, abstract=True):
     """
 
     infer = _typed(d.is_real)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: where(equal(op.x, op.result), _shares(g, op), 0),
         "indices": _NO_SLOPE,
         "updates": lambda g, op: where(equal(op.updates, _at(op, op.result)), _at(op, _shares(g, op)), 0),
@@ -254,8 +254,8 @@ class TensorScatterMax(ScatterExtremum):
     """
 
     promotes = Promotion(d.is_real, ("x", "updates"))
-    lower = _by_numpy(np.maximum.at)
-    xla = _by_jax("max")
+    lower: d.Lowering = _by_numpy(np.maximum.at)
+    xla: d.Lowering = _by_jax("max")
 
 
 class TensorScatterMin(ScatterExtremum):
@@ -271,8 +271,8 @@ class TensorScatterMin(ScatterExtremum):
     """
 
     promotes = Promotion(d.is_real, ("x", "updates"))
-    lower = _by_numpy(np.minimum.at)
-    xla = _by_jax("min")
+    lower: d.Lowering = _by_numpy(np.minimum.at)
+    xla: d.Lowering = _by_jax("min")
 
 
 # ------------------------------------------------------------------------------------------------ products
@@ -296,7 +296,7 @@ class TensorScatterMul(Scatter):
 
     infer = _typed(d.is_number)
     promotes = Promotion(d.is_number, ("x", "updates"))
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: multiply(g, conj(_put(TensorScatterMul, op, ones_like(op.x), op.updates))),
         "indices": _NO_SLOPE,
         "updates": lambda g, op: multiply(
@@ -304,9 +304,9 @@ class TensorScatterMul(Scatter):
         ),
     }
     rounds_once = True
-    lower = _by_numpy(np.multiply.at)
-    xla = _by_jax("multiply")
-    samples = [
+    lower: d.Lowering = _by_numpy(np.multiply.at)
+    xla: d.Lowering = _by_jax("multiply")
+    samples: d.Samples = [
         *Scatter.samples,
         d.sample(
             d.floats(2),
@@ -393,7 +393,7 @@ class TensorStridedSliceUpdate(Op):
         d.check_shape(updates, tuple(size for _, size, _ in spans), "the updates", "C4", of="the slice")
         return x
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: d.apply(TensorStridedSliceUpdate, (g, zeros_like(op.updates)), (op.spans,)),
         "updates": lambda g, op: d.apply(StridedSlice, (g,), (op.spans,)),
     }
@@ -412,7 +412,7 @@ class TensorStridedSliceUpdate(Op):
             return xp.lax.dynamic_update_slice(x, updates, [start for start, _, _ in spans])
         return x.at[slices_of(spans)].set(updates)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(5, 3), d.floats(2, 3), spans=((1, 2, 2), (2, 3, -1))),
         d.sample(d.floats(5, 3), d.floats(2, 2), spans=((1, 2, 1), (0, 2, 1))),
         d.sample(d.floats(4), d.floats(0), spans=((0, 0, 1),)),
@@ -447,10 +447,10 @@ def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     return d.builds(definition)(function)
 
 
-scatter_update = _public(TensorScatterUpdate, "scatter_update")
-scatter_max = _public(TensorScatterMax, "scatter_max")
-scatter_min = _public(TensorScatterMin, "scatter_min")
-scatter_multiply = _public(TensorScatterMul, "scatter_multiply")
+scatter_update: Callable[..., Tensor] = _public(TensorScatterUpdate, "scatter_update")
+scatter_max: Callable[..., Tensor] = _public(TensorScatterMax, "scatter_max")
+scatter_min: Callable[..., Tensor] = _public(TensorScatterMin, "scatter_min")
+scatter_multiply: Callable[..., Tensor] = _public(TensorScatterMul, "scatter_multiply")
 
 
 def put(x: ArrayLike, places: ArrayLike, updates: ArrayLike) -> Tensor:

@@ -72,11 +72,11 @@ class StridedSlice(Op):
         check_spans(spans, x)
         return d.tensor_type(x.dtype, tuple(size for _, size, _ in spans))
 
-    gradient = {"x": lambda g, op: d.apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
+    gradient: d.Gradient = {"x": lambda g, op: d.apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
     batch = d.along(spans=lambda size: (0, size, 1))
     moves = ("x",)
-    lower = lambda xp, x, spans: x[slices_of(spans)]
-    samples = [
+    lower: d.Lowering = lambda xp, x, spans: x[slices_of(spans)]
+    samples: d.Samples = [
         d.sample(d.floats(5, 3), spans=((1, 2, 2), (2, 3, -1))),
         d.sample(d.floats(4), spans=((0, 0, 1),)),
     ]
@@ -106,7 +106,7 @@ class StridedSliceGrad(Op):
         d.check_shape(g, tuple(size for _, size, _ in spans), "the cotangent", "C1", of="the slice")
         return d.tensor_type(g.dtype, shape)
 
-    gradient = {"g": lambda g, op: d.apply(StridedSlice, (g,), (op.spans,))}
+    gradient: d.Gradient = {"g": lambda g, op: d.apply(StridedSlice, (g,), (op.spans,))}
 
     batch = d.along(spans=lambda size: (0, size, 1))
     moves = ("g",)
@@ -130,7 +130,7 @@ class StridedSliceGrad(Op):
             padding.append((low, total - low - reach, abs(step) - 1) if size else (0, total, 0))
         return xp.lax.pad(g, xp.zeros((), g.dtype), padding)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), shape=(5, 3), spans=((1, 2, 2), (2, 3, -1))),
         d.sample(d.floats(0), shape=(4,), spans=((0, 0, 1),)),
     ]

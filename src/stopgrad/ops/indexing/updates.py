@@ -376,7 +376,7 @@ def _public(definition: type[Op], function_name: str, **parts: str) -> Callable[
 
 _POLICY = "\n    bad_indices_policy: '' or 'IGNORE'."
 
-tensor_scatter_nd_add = _public(
+tensor_scatter_nd_add: Callable[..., Tensor] = _public(
     TensorScatterAdd,
     "tensor_scatter_nd_add",
     what="A tensor with updates added to elements or slices that vectors of indices choose",
@@ -384,7 +384,7 @@ tensor_scatter_nd_add = _public(
     several=" Updates of one place add up.",
     example="array([ 6.,  2., -2.])",
 )
-tensor_scatter_nd_min = _public(
+tensor_scatter_nd_min: Callable[..., Tensor] = _public(
     TensorScatterMin,
     "tensor_scatter_nd_min",
     what="A tensor with the smallest of each element that vectors of indices choose and its updates",
@@ -392,7 +392,7 @@ tensor_scatter_nd_min = _public(
     several=" Values that tie share the gradient evenly.",
     example="array([ 1.,  2., -5.])",
 )
-tensor_scatter_nd_max = _public(
+tensor_scatter_nd_max: Callable[..., Tensor] = _public(
     TensorScatterMax,
     "tensor_scatter_nd_max",
     what="A tensor with the largest of each element that vectors of indices choose and its updates",

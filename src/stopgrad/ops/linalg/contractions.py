@@ -76,7 +76,7 @@ class MatMul(Op):
         return d.tensor_type(dtype, (*batch, m, n))
 
     promotes = Promotion(d.is_number)
-    gradient = {"a": lambda g, op: _gradient_a(g, op), "b": lambda g, op: _gradient_b(g, op)}
+    gradient: d.Gradient = {"a": lambda g, op: _gradient_a(g, op), "b": lambda g, op: _gradient_b(g, op)}
 
     batch = d.MATMUL
     rounds_once = True
@@ -113,7 +113,7 @@ class MatMul(Op):
         met = ((0 if transpose_a else 1,), (1 if transpose_b else 0,))
         return xp.lax.dot_general(a, b, (met, ((), ())), preferred_element_type=accumulate)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), d.floats(3, 4), transpose_a=False, transpose_b=False),
         d.sample(d.floats(3, 2), d.floats("n", 3), transpose_a=True, transpose_b=True),
         d.sample(d.floats(5, 2, 3), d.floats(3, 4), transpose_a=False, transpose_b=False),
@@ -282,7 +282,7 @@ class Einsum(Op):
         return d.tensor_type(dtype, tuple(sizes[label] for label in equation.partition("->")[2]))
 
     promotes = Promotion(d.is_number)
-    gradient = {"xs": lambda g, op, i: _einsum_gradient(g, op, i)}
+    gradient: d.Gradient = {"xs": lambda g, op, i: _einsum_gradient(g, op, i)}
 
     batch = d.EINSUM
     rounds_once = True
@@ -298,7 +298,7 @@ class Einsum(Op):
         equation, xs = _without_repetition(equation, xs)
         return xp.einsum(equation, *xs, preferred_element_type=accumulate)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), d.floats(3, 4), equation="ij,jk->ik"),
         d.sample(d.floats("n", 2, 3), d.floats("n", 3), equation="bij,bj->bi"),
         d.sample(d.floats(3, 3, 2), equation="iij->ji"),
@@ -315,7 +315,7 @@ class Einsum(Op):
 @d.builds(Einsum, by_type=True)
 def einsum(
     equation: str | ArrayLike,
-    *inputs: Any,
+    *inputs: ArrayLike | Sequence[Any],
     optimize: bool | str | Sequence[Any] = True,
     name: str | None = None,
 ) -> Tensor:

@@ -62,7 +62,7 @@ class MatrixDeterminant(Op):
         return d.tensor_type(_square(x).dtype, x.shape[:-2])
 
     promotes = BOTH
-    gradient = {"x": lambda g, op: _each(wide(g)) * adjoint(d.apply(Adjugate, (wide(op.x),)))}
+    gradient: d.Gradient = {"x": lambda g, op: _each(wide(g)) * adjoint(d.apply(Adjugate, (wide(op.x),)))}
     batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x: xp.linalg.det(x)
@@ -74,7 +74,7 @@ class MatrixDeterminant(Op):
         product = xp.prod(xp.diagonal(factors, 0, -2, -1), axis=-1)
         return xp.where(moved == 1, -product, product)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=2.0)),
         d.sample(d.floats("n", 2, 2)),
         d.sample(d.complexes(3, 3)),
@@ -114,7 +114,7 @@ class Adjugate(Op):
 
     infer = staticmethod(_square)
     promotes = BOTH
-    gradient = {"x": lambda g, op: _to_adjugate(wide(g), wide(op.x))}
+    gradient: d.Gradient = {"x": lambda g, op: _to_adjugate(wide(g), wide(op.x))}
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "it is computed from singular values"
@@ -133,7 +133,7 @@ class Adjugate(Op):
             xp.all(regular), lambda: result, lambda: _adjugate(xp, *Svd.xla(xp, x, True)).astype(x.dtype)
         )
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=2.0)),
         d.sample(d.floats("n", 2, 2)),
         d.sample(np.array([[[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]], [[2.0, 1.0], [1.0, 2.0]]])),
@@ -215,12 +215,12 @@ class LogMatrixDeterminant(Op):
         return d.tensor_type(x.dtype, shape), d.tensor_type(x.dtype.real, shape)
 
     promotes = BOTH
-    gradient = {"x": lambda g, op: _to_logarithm(g, op)}
+    gradient: d.Gradient = {"x": lambda g, op: _to_logarithm(g, op)}
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "the logarithm of an absolute value is real"
-    lower = lambda xp, x: tuple(xp.linalg.slogdet(x))
-    samples = [
+    lower: d.Lowering = lambda xp, x: tuple(xp.linalg.slogdet(x))
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=2.0)),
         d.sample(d.floats("n", 2, 2, diagonal=3.0)),
         d.sample(d.complexes(3, 3, diagonal=2.0)),

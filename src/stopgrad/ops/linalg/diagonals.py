@@ -66,11 +66,11 @@ class MatrixDiagPart(Op):
         check_matrices(x, "C1")
         return d.tensor_type(x.dtype, (*x.shape[:-2], _length(x.shape[-2], x.shape[-1], offset)))
 
-    gradient = {"x": lambda g, op: _to_matrix(g, op.offset, *op.x.shape[-2:])}
+    gradient: d.Gradient = {"x": lambda g, op: _to_matrix(g, op.offset, *op.x.shape[-2:])}
     batch = d.ALONG
     moves = ("x",)
-    lower = lambda xp, x, offset: xp.diagonal(x, offset, -2, -1)
-    samples = [
+    lower: d.Lowering = lambda xp, x, offset: xp.diagonal(x, offset, -2, -1)
+    samples: d.Samples = [
         d.sample(d.floats(3, 4), offset=0),
         d.sample(d.floats("n", 3, 3), offset=-1),
         d.sample(d.floats("n", 3), offset=1),
@@ -107,7 +107,7 @@ class MatrixDiag(Op):
             )
         return d.tensor_type(diagonal.dtype, (*diagonal.shape[:-1], rows, columns))
 
-    gradient = {"diagonal": lambda g, op: d.apply(MatrixDiagPart, (g,), (op.offset,))}
+    gradient: d.Gradient = {"diagonal": lambda g, op: d.apply(MatrixDiagPart, (g,), (op.offset,))}
     batch = d.ALONG
     moves = ("diagonal",)
     pads = True
@@ -128,7 +128,7 @@ class MatrixDiag(Op):
         rowwise = xp.pad(diagonal, around)[..., None]
         return xp.where(above == offset, rowwise, xp.zeros((), diagonal.dtype))
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3), offset=0, rows=3, columns=3),
         d.sample(d.floats("n", 2), offset=-1, rows=3, columns=4),
         d.sample(d.floats(2), offset=2, rows=3, columns=4),

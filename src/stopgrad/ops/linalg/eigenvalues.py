@@ -75,7 +75,7 @@ class SelfAdjointEig(Op):
         return d.tensor_type(x.dtype.real, x.shape[:-1]), x
 
     promotes = Promotion(d.is_inexact)
-    gradient = Joint(lambda gs, op, live, acting: [_to_hermitian(gs, *op.outputs)])
+    gradient: d.Gradient = Joint(lambda gs, op, live, acting: [_to_hermitian(gs, *op.outputs)])
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "its matrix is its own conjugate transpose"
@@ -96,7 +96,7 @@ class SelfAdjointEig(Op):
 
         return finite_only(xp, both, x)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, distinct=True)),
         d.sample(d.floats("n", 2, 2, distinct=True)),
         d.sample(d.complexes(3, 3)),
@@ -150,7 +150,7 @@ class SelfAdjointEigenvalues(Op):
         return SelfAdjointEig.infer(x)[0]
 
     promotes = Promotion(d.is_inexact)
-    gradient = {"x": lambda g, op: _to_hermitian((g, None), *d.apply(SelfAdjointEig, (op.x,)))}
+    gradient: d.Gradient = {"x": lambda g, op: _to_hermitian((g, None), *d.apply(SelfAdjointEig, (op.x,)))}
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "they are real"
@@ -169,7 +169,7 @@ class SelfAdjointEigenvalues(Op):
 
         return finite_only(xp, values, x)[0]
 
-    samples = SelfAdjointEig.samples
+    samples: d.Samples = SelfAdjointEig.samples
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = SelfAdjointEig.extremes
 
 
@@ -217,7 +217,7 @@ class Eig(Op):
         return d.tensor_type(dtype, x.shape[:-1]), d.tensor_type(dtype, x.shape)
 
     promotes = Promotion(d.is_inexact)
-    gradient = Joint(lambda gs, op, live, acting: [_to_general(gs, *op.outputs)])
+    gradient: d.Gradient = Joint(lambda gs, op, live, acting: [_to_general(gs, *op.outputs)])
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "eigenvectors are normalized by absolute values"
@@ -240,7 +240,7 @@ class Eig(Op):
 
         return finite_only(xp, both, x)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, distinct=True)),
         d.sample(d.floats("n", 2, 2, distinct=True)),
         d.sample(d.complexes(3, 3)),
@@ -291,7 +291,7 @@ class Eigenvalues(Op):
         return Eig.infer(x)[0]
 
     promotes = Promotion(d.is_inexact)
-    gradient = {"x": lambda g, op: _to_general((g, None), *d.apply(Eig, (op.x,)))}
+    gradient: d.Gradient = {"x": lambda g, op: _to_general((g, None), *d.apply(Eig, (op.x,)))}
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "their order is that of a complex matrix's"
@@ -304,8 +304,8 @@ class Eigenvalues(Op):
 
         return finite_only(xp, values, x)[0]
 
-    xla = lambda xp, x: finite_only(xp, lambda x: (xp.linalg.eigvals(x),), x)[0]
-    samples = Eig.samples
+    xla: d.Lowering = lambda xp, x: finite_only(xp, lambda x: (xp.linalg.eigvals(x),), x)[0]
+    samples: d.Samples = Eig.samples
 
 
 @d.builds(Eigenvalues)

@@ -52,7 +52,7 @@ class MatrixExponential(Op):
         return x
 
     promotes = BOTH
-    gradient = {"x": lambda g, op: _derivative(adjoint(wide(op.x)), wide(g))}
+    gradient: d.Gradient = {"x": lambda g, op: _derivative(adjoint(wide(op.x)), wide(g))}
     batch = d.ALONG
     rounds_once = True
 
@@ -64,7 +64,7 @@ class MatrixExponential(Op):
     def xla(xp: Namespace, x: Array) -> Any:
         return _exponential(xp, x, None, xp.lax.fori_loop)[0]
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3)),
         d.sample(d.floats("n", 2, 2)),
         d.sample(d.complexes(2, 2)),
@@ -107,7 +107,7 @@ class MatrixExponentialGrad(Op):
         d.check_shape(direction, x.shape, "direction", "C3", of="x")
         return x
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: _to_point(wide(g), wide(op.x), wide(op.direction)),
         "direction": lambda g, op: _derivative(adjoint(wide(op.x)), wide(g)),
     }
@@ -122,7 +122,7 @@ class MatrixExponentialGrad(Op):
     def xla(xp: Namespace, x: Array, direction: Array) -> Any:
         return _exponential(xp, x, direction, xp.lax.fori_loop)[1]
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3), d.floats(3, 3)),
         d.sample(d.floats("n", 2, 2), d.floats("n", 2, 2)),
         d.sample(d.complexes(2, 2), d.complexes(2, 2)),

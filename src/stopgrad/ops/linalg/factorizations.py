@@ -77,7 +77,7 @@ class Cholesky(Op):
         return x
 
     promotes = Promotion(d.is_inexact)
-    gradient = {"x": lambda g, op: _to_definite(wide(g), wide(op.result))}
+    gradient: d.Gradient = {"x": lambda g, op: _to_definite(wide(g), wide(op.result))}
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "its factor is multiplied by its conjugate transpose"
@@ -86,8 +86,8 @@ class Cholesky(Op):
     def lower(xp: Namespace, x: Array) -> Any:
         return xp.tril(where_possible(xp.linalg.cholesky, hermitian_part(xp, x)))
 
-    xla = lambda xp, x: xp.lax.linalg.cholesky(hermitian_part(xp, x), symmetrize_input=False)
-    samples = [
+    xla: d.Lowering = lambda xp, x: xp.lax.linalg.cholesky(hermitian_part(xp, x), symmetrize_input=False)
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, low=-1.0, high=1.0, diagonal=4.0)),
         d.sample(d.floats("n", 2, 2, low=-1.0, high=1.0, diagonal=4.0)),
         d.sample(d.complexes(3, 3, diagonal=8.0)),
@@ -156,7 +156,7 @@ class Qr(Op):
         return d.tensor_type(x.dtype, (*batch, m, k)), d.tensor_type(x.dtype, (*batch, k, n))
 
     promotes = Promotion(d.is_inexact)
-    gradient = Joint(lambda gs, op, live, acting: [_to_factored(gs, op)])
+    gradient: d.Gradient = Joint(lambda gs, op, live, acting: [_to_factored(gs, op)])
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "its factor has orthonormal columns, by the conjugate transpose"
@@ -165,7 +165,7 @@ class Qr(Op):
     def lower(xp: Namespace, x: Array, full_matrices: bool) -> Any:
         return tuple(xp.linalg.qr(x, mode="complete" if full_matrices else "reduced"))
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=3.0), full_matrices=False),
         d.sample(d.floats("n", 4, 2, diagonal=3.0), full_matrices=False),
         d.sample(d.floats(2, 2, 4, diagonal=3.0), full_matrices=False),

@@ -81,7 +81,7 @@ class MatrixBandPart(Op):
         check_matrices(x, "C1")
         return x
 
-    gradient = {"x": lambda g, op: band(g, op.low, op.high)}
+    gradient: d.Gradient = {"x": lambda g, op: band(g, op.low, op.high)}
     batch = d.ALONG
     moves = ("x",)
     pads = True
@@ -91,7 +91,7 @@ class MatrixBandPart(Op):
         above = xp.arange(x.shape[-1])[None, :] - xp.arange(x.shape[-2])[:, None]
         return xp.where((above >= low) & (above <= high), x, xp.zeros((), x.dtype))
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 4), low=-1, high=0),
         d.sample(d.floats("n", 3, 2), low=-ANY, high=-1),
         d.sample(d.complexes(2, 2), low=1, high=ANY),

@@ -120,7 +120,7 @@ class PseudoInverse(Op):
             raise ShapeError(f"(C3) rcond {rcond!r} does not broadcast with the leading axes of {a!r}")
         return d.tensor_type(a.dtype, (*batch, n, m))
 
-    gradient = {
+    gradient: d.Gradient = {
         "a": lambda g, op: _to_pseudoinverse(wide(g), wide(op.a), wide(op.result)),
         "rcond": d.not_differentiable(
             "a threshold decides what counts as 0; the result is constant between such"
@@ -153,7 +153,7 @@ class PseudoInverse(Op):
         result = xp.matmul(columns, xp.conj(xp.swapaxes(u, -1, -2)))
         return xp.where(bad, xp.asarray(np.nan, result.dtype), result)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=3.0), d.floats(low=1e-9, high=1e-8)),
         d.sample(d.floats("n", 4, 2, diagonal=3.0), d.floats("n", low=1e-9, high=1e-8)),
         d.sample(d.floats(2, 2, 3, diagonal=3.0), d.floats(1, low=1e-9, high=1e-8)),

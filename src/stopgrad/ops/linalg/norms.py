@@ -70,7 +70,7 @@ class VectorNorm(Op):
         return d.tensor_type(x.dtype.real, shape)
 
     promotes = BOTH
-    gradient = {"x": lambda g, op: _to_vector(wide(g), wide(op.x), op)}
+    gradient: d.Gradient = {"x": lambda g, op: _to_vector(wide(g), wide(op.x), op)}
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "it takes absolute values"
@@ -86,7 +86,7 @@ class VectorNorm(Op):
         powers = xp.sum(size ** xp.asarray(order, size.dtype), axis=axis, keepdims=keepdims, dtype=size.dtype)
         return powers ** xp.asarray(1 / order, size.dtype)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), order=2.0, axis=(1,), keepdims=False),
         d.sample(d.floats("n", 2, 3), order=3.5, axis=(0, 2), keepdims=True),
         d.sample(d.floats(2, 3), order=1.0, axis=(0, 1), keepdims=False),

@@ -120,7 +120,7 @@ class TriangularSolve(Op):
         return solved_type(matrix, rhs)
 
     promotes = BOTH
-    gradient = {
+    gradient: d.Gradient = {
         "matrix": lambda g, op: _triangle(_to_system(_triangular_back(g, op), op), op.lower),
         "rhs": lambda g, op: _triangular_back(g, op),
     }
@@ -144,7 +144,7 @@ class TriangularSolve(Op):
             matrix, rhs, left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=adjoint
         )
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=5.0), d.floats(3, 2), lower=True, adjoint=False),
         d.sample(d.floats(3, 3, diagonal=5.0), d.floats("n", 3, 1), lower=False, adjoint=True),
         d.sample(d.floats(2, 1, 3, 3, diagonal=5.0), d.floats(2, 3, 2), lower=False, adjoint=False),
@@ -255,7 +255,7 @@ class MatrixSolve(Op):
         return solved_type(matrix, rhs)
 
     promotes = BOTH
-    gradient = {
+    gradient: d.Gradient = {
         "matrix": lambda g, op: _to_system(_back(g, op), op),
         "rhs": lambda g, op: _back(g, op),
     }
@@ -289,7 +289,7 @@ class MatrixSolve(Op):
             y = step(factors, y, left_side=True)
         return nan_with(xp, matrix, xp.where(singular, xp.asarray(np.nan, y.dtype), y))
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=3.0), d.floats(3, 2), adjoint=False),
         d.sample(d.floats(3, 3, diagonal=3.0), d.floats("n", 3, 1), adjoint=True),
         d.sample(d.floats(2, 1, 3, 3, diagonal=3.0), d.floats(2, 3, 2), adjoint=False),
@@ -334,7 +334,7 @@ class MatrixInverse(Op):
         return x
 
     promotes = BOTH
-    gradient = {"x": lambda g, op: _to_inverted(g, adjoint(op.result))}
+    gradient: d.Gradient = {"x": lambda g, op: _to_inverted(g, adjoint(op.result))}
     batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x: nan_with(xp, x, where_possible(xp.linalg.inv, x))
@@ -344,7 +344,7 @@ class MatrixInverse(Op):
         unit = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape)
         return MatrixSolve.xla(xp, x, unit, False)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, diagonal=3.0)),
         d.sample(d.floats("n", 2, 2, diagonal=3.0)),
         d.sample(d.complexes(3, 3, diagonal=3.0)),

@@ -146,7 +146,7 @@ class Svd(Op):
         )
 
     promotes = Promotion(d.is_inexact)
-    gradient = Joint(lambda gs, op, live, acting: [_to_singular(gs, op)])
+    gradient: d.Gradient = Joint(lambda gs, op, live, acting: [_to_singular(gs, op)])
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "its factors have orthonormal columns, by the conjugate transpose"
@@ -165,7 +165,7 @@ class Svd(Op):
 
         return finite_only(xp, all_of_them, x)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, distinct=True), full_matrices=False),
         d.sample(d.floats("n", 4, 2, distinct=True), full_matrices=False),
         d.sample(d.floats(2, 2, 3, distinct=True), full_matrices=False),
@@ -261,7 +261,9 @@ class SingularValues(Op):
         return Svd.infer(x, full_matrices=False)[0]
 
     promotes = Promotion(d.is_inexact)
-    gradient = {"x": lambda g, op: _to_singular((g, None, None), d.apply(Svd, (op.x,), (False,))[0].op)}
+    gradient: d.Gradient = {
+        "x": lambda g, op: _to_singular((g, None, None), d.apply(Svd, (op.x,), (False,))[0].op)
+    }
     batch = d.ALONG
     rounds_once = True
     not_holomorphic = "they are real"
@@ -277,7 +279,7 @@ class SingularValues(Op):
     def xla(xp: Namespace, x: Array) -> Any:
         return finite_only(xp, lambda x: (xp.linalg.svd(x, compute_uv=False),), x)[0]
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, 3, distinct=True)),
         d.sample(d.floats("n", 2, 4, distinct=True)),
         d.sample(d.complexes(3, 2)),

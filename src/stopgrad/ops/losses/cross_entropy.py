@@ -75,7 +75,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
         return d.tensor_type(dtype, (*logits.shape[:axis], *logits.shape[axis + 1 :]))
 
     promotes = Promotion(d.is_floating)
-    gradient = {
+    gradient: d.Gradient = {
         "labels": lambda g, op: -expand_dims(g, op.axis) * log_softmax(op.logits, op.axis),
         "logits": lambda g, op: (
             expand_dims(wide(g), op.axis) * _surplus(wide(op.labels), wide(op.logits), op.axis)
@@ -92,7 +92,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
             xp.where(labels == 0, xp.zeros((), labels.dtype), terms), axis=axis, dtype=labels.dtype
         )
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3, low=0.1, high=1.0), d.floats(2, 3), axis=1),
         d.sample(d.floats("n", 2, low=0.1, high=1.0), d.floats("n", 2), axis=0),
         d.sample(d.floats(0, 2), d.floats(0, 2), axis=1),
@@ -150,7 +150,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
         return d.tensor_type(logits.dtype, labels.shape)
 
     promotes = Promotion(d.is_floating, ("logits",))
-    gradient = {
+    gradient: d.Gradient = {
         "labels": d.not_differentiable("a class number has no derivative"),
         "logits": lambda g, op: expand_dims(wide(g), -1) * _surplus_of_one(op.labels, wide(op.logits)),
     }
@@ -158,10 +158,10 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     batch = d.ALONG
     rounds_once = True
 
-    lower = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.lower)
-    xla = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.xla)
+    lower: d.Lowering = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.lower)
+    xla: d.Lowering = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.xla)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.ints(4, low=0, high=3), d.floats(4, 3)),
         d.sample(d.ints("n", 2, low=0, high=2), d.floats("n", 2, 2)),
         d.sample(d.ints(low=0, high=3), d.floats(3)),
@@ -208,14 +208,14 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
     """
 
     infer = d.broadcast(d.is_floating, "labels", "logits")
-    gradient = {
+    gradient: d.Gradient = {
         "labels": lambda g, op: -g * op.logits,
         "logits": lambda g, op: wide(g) * (sigmoid(wide(op.logits)) - wide(op.labels)),
     }
-    lower = lambda xp, labels, logits: (
+    lower: d.Lowering = lambda xp, labels, logits: (
         xp.maximum(logits, xp.zeros((), logits.dtype)) - logits * labels + xp.log1p(xp.exp(-xp.abs(logits)))
     )
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, low=0.0, high=1.0), d.floats(2, 3)),
         d.sample(d.floats("n", low=0.0, high=1.0), d.floats("n")),
     ]

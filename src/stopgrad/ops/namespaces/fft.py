@@ -7,9 +7,12 @@ Examples:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stopgrad.ops.namespaces.contents import reads
 from stopgrad.ops.xp import fft as _fft
 from stopgrad.ops.xp.fft import *
 
 __all__ = _fft.__all__
-__getattr__, __dir__ = reads("fft", __all__)
+if not TYPE_CHECKING:  # Type checkers know what is there.
+    __getattr__, __dir__ = reads("fft", __all__)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArgumentError, ArrayLike, DTypeLike, ShapeError, ShapeLike, Tensor
@@ -62,7 +62,8 @@ __all__ = [
     "uniform",
 ]
 
-__getattr__, __dir__ = reads("random", __all__)
+if not TYPE_CHECKING:  # Type checkers know what is there.
+    __getattr__, __dir__ = reads("random", __all__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

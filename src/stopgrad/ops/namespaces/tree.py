@@ -7,6 +7,8 @@ Examples:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stopgrad.base.trees import (
     tree_flatten as flatten,
     tree_leaves as leaves,
@@ -19,4 +21,5 @@ from stopgrad.base.trees import (
 from stopgrad.ops.namespaces.contents import reads
 
 __all__ = ["flatten", "leaves", "map", "map_with_path", "reduce", "structure", "unflatten"]
-__getattr__, __dir__ = reads("tree", __all__)
+if not TYPE_CHECKING:  # Type checkers know what is there.
+    __getattr__, __dir__ = reads("tree", __all__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from stopgrad.graph import defining as d
@@ -46,7 +45,7 @@ _SMALL = ((0.0,), (-0.0,), (d.INF,), (-d.INF,), (d.NAN,), (1e4,), (-1e4,))
 _KINKS = [d.sample(Values(shape, d.float64, -8.3, 8.1, True)) for shape in ((4,), ("n", 2), (0, 2))]
 
 
-def of_features(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
+def of_features(definition: type[Op], function_name: str) -> d.Unary:
     """The public function of an activation whose operand TensorFlow calls ``features``."""
     build = d.unary(definition, function_name)
 
@@ -73,13 +72,13 @@ class Relu(RealElementwise):
     """
 
     infer = d.same(d.is_real)
-    gradient = {"x": lambda g, op: relu_grad(op.result, g)}
-    lower = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype))
-    samples = _KINKS
+    gradient: d.Gradient = {"x": lambda g, op: relu_grad(op.result, g)}
+    lower: d.Lowering = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype))
+    samples: d.Samples = _KINKS
     extremes = _SMALL
 
 
-relu = of_features(Relu, "relu")
+relu: d.Unary = of_features(Relu, "relu")
 
 
 class ReluGrad(GradientOfActivation):
@@ -90,11 +89,11 @@ class ReluGrad(GradientOfActivation):
         array([0., 5.])
     """
 
-    gradient = {"y": _STEP, "g": lambda g, op: relu_grad(op.y, g)}
-    lower = lambda xp, y, g: xp.where(y > 0, g, xp.zeros((), g.dtype))
+    gradient: d.Gradient = {"y": _STEP, "g": lambda g, op: relu_grad(op.y, g)}
+    lower: d.Lowering = lambda xp, y, g: xp.where(y > 0, g, xp.zeros((), g.dtype))
 
 
-relu_grad = d.binary(ReluGrad, "relu_grad")
+relu_grad: d.Binary = d.binary(ReluGrad, "relu_grad")
 
 
 class Relu6(RealElementwise):
@@ -109,13 +108,15 @@ class Relu6(RealElementwise):
     """
 
     infer = d.same(d.is_real)
-    gradient = {"x": lambda g, op: relu6_grad(op.result, g)}
-    lower = lambda xp, x: xp.minimum(xp.maximum(x, xp.zeros((), x.dtype)), xp.full((), 6, x.dtype))
-    samples = _KINKS
+    gradient: d.Gradient = {"x": lambda g, op: relu6_grad(op.result, g)}
+    lower: d.Lowering = lambda xp, x: xp.minimum(
+        xp.maximum(x, xp.zeros((), x.dtype)), xp.full((), 6, x.dtype)
+    )
+    samples: d.Samples = _KINKS
     extremes = _SMALL
 
 
-relu6 = of_features(Relu6, "relu6")
+relu6: d.Unary = of_features(Relu6, "relu6")
 
 
 class Relu6Grad(GradientOfActivation):
@@ -126,11 +127,11 @@ class Relu6Grad(GradientOfActivation):
         array([0., 5., 0.])
     """
 
-    gradient = {"y": _STEP, "g": lambda g, op: relu6_grad(op.y, g)}
-    lower = lambda xp, y, g: xp.where((y > 0) & (y < 6), g, xp.zeros((), g.dtype))
+    gradient: d.Gradient = {"y": _STEP, "g": lambda g, op: relu6_grad(op.y, g)}
+    lower: d.Lowering = lambda xp, y, g: xp.where((y > 0) & (y < 6), g, xp.zeros((), g.dtype))
 
 
-relu6_grad = d.binary(Relu6Grad, "relu6_grad")
+relu6_grad: d.Binary = d.binary(Relu6Grad, "relu6_grad")
 
 
 class LeakyRelu(RealElementwise):
@@ -156,9 +157,9 @@ class LeakyRelu(RealElementwise):
         return d.same(d.is_floating)(x)
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: where(greater(op.x, 0), g, g * op.alpha)}
+    gradient: d.Gradient = {"x": lambda g, op: where(greater(op.x, 0), g, g * op.alpha)}
     lower = lambda xp, x, alpha: xp.where(x > 0, x, x * xp.asarray(alpha, x.dtype))
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(4, distinct=True), alpha=0.2),
         d.sample(d.floats("n", 2, distinct=True), alpha=-0.5),
     ]
@@ -184,13 +185,13 @@ class Elu(RealElementwise):
         array([-0.63212056,  2.        ])
     """
 
-    gradient = {"x": lambda g, op: elu_grad(op.result, g)}
+    gradient: d.Gradient = {"x": lambda g, op: elu_grad(op.result, g)}
     lower = lambda xp, x: xp.where(x > 0, x, xp.expm1(xp.minimum(x, xp.zeros((), x.dtype))))
-    samples = d.singles()
+    samples: d.Samples = d.singles()
     extremes = _SMALL
 
 
-elu = of_features(Elu, "elu")
+elu: d.Unary = of_features(Elu, "elu")
 
 
 class EluGrad(GradientOfActivation):
@@ -201,11 +202,14 @@ class EluGrad(GradientOfActivation):
         array([0.5, 1. ])
     """
 
-    gradient = {"y": lambda g, op: where(less(op.y, 0), g * op.g, 0), "g": lambda g, op: elu_grad(op.y, g)}
-    lower = lambda xp, y, g: xp.where(y > 0, g, g * (y + xp.ones((), y.dtype)))
+    gradient: d.Gradient = {
+        "y": lambda g, op: where(less(op.y, 0), g * op.g, 0),
+        "g": lambda g, op: elu_grad(op.y, g),
+    }
+    lower: d.Lowering = lambda xp, y, g: xp.where(y > 0, g, g * (y + xp.ones((), y.dtype)))
 
 
-elu_grad = d.binary(EluGrad, "elu_grad")
+elu_grad: d.Binary = d.binary(EluGrad, "elu_grad")
 
 
 # ---------------------------------------------------------------------------------------- soft steps
@@ -227,15 +231,15 @@ class Sigmoid(RealElementwise):
         array([0.5, 1. ])
     """
 
-    gradient = {"x": lambda g, op: sigmoid_grad(op.result, g)}
+    gradient: d.Gradient = {"x": lambda g, op: sigmoid_grad(op.result, g)}
     never_negative = True
     lower = _logistic
     xla = lambda xp, x: xp.lax.logistic(x)
-    samples = d.singles()
+    samples: d.Samples = d.singles()
     extremes = _SMALL
 
 
-sigmoid = d.unary(Sigmoid, "sigmoid")
+sigmoid: d.Unary = d.unary(Sigmoid, "sigmoid")
 
 
 class SigmoidGrad(GradientOfActivation):
@@ -246,11 +250,14 @@ class SigmoidGrad(GradientOfActivation):
         array([0.25])
     """
 
-    gradient = {"y": lambda g, op: g * (op.g * (1 - 2 * op.y)), "g": lambda g, op: sigmoid_grad(op.y, g)}
-    lower = lambda xp, y, g: g * (y * (1 - y))
+    gradient: d.Gradient = {
+        "y": lambda g, op: g * (op.g * (1 - 2 * op.y)),
+        "g": lambda g, op: sigmoid_grad(op.y, g),
+    }
+    lower: d.Lowering = lambda xp, y, g: g * (y * (1 - y))
 
 
-sigmoid_grad = d.binary(SigmoidGrad, "sigmoid_grad")
+sigmoid_grad: d.Binary = d.binary(SigmoidGrad, "sigmoid_grad")
 
 
 class LogSigmoid(RealElementwise):
@@ -264,13 +271,13 @@ class LogSigmoid(RealElementwise):
         array([-6.93147181e-01, -1.00000000e+03])
     """
 
-    gradient = {"x": lambda g, op: g * sigmoid(-op.x)}
-    lower = lambda xp, x: xp.minimum(x, xp.zeros((), x.dtype)) - xp.log1p(xp.exp(-xp.abs(x)))
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g * sigmoid(-op.x)}
+    lower: d.Lowering = lambda xp, x: xp.minimum(x, xp.zeros((), x.dtype)) - xp.log1p(xp.exp(-xp.abs(x)))
+    samples: d.Samples = d.singles()
     extremes = _SMALL
 
 
-log_sigmoid = d.unary(LogSigmoid, "log_sigmoid")
+log_sigmoid: d.Unary = d.unary(LogSigmoid, "log_sigmoid")
 
 
 class Softplus(RealElementwise):
@@ -284,13 +291,13 @@ class Softplus(RealElementwise):
         array([6.93147181e-01, 1.00000000e+03])
     """
 
-    gradient = {"x": lambda g, op: g * sigmoid(op.x)}
-    lower = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)) + xp.log1p(xp.exp(-xp.abs(x)))
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g * sigmoid(op.x)}
+    lower: d.Lowering = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)) + xp.log1p(xp.exp(-xp.abs(x)))
+    samples: d.Samples = d.singles()
     extremes = _SMALL
 
 
-softplus = of_features(Softplus, "softplus")
+softplus: d.Unary = of_features(Softplus, "softplus")
 
 
 class Silu(RealElementwise):
@@ -307,10 +314,10 @@ class Silu(RealElementwise):
         array([0.        , 0.73105858])
     """
 
-    gradient = {"x": lambda g, op: _silu_gradient(g, op)}
-    lower = lambda xp, x: x * _logistic(xp, x)
-    xla = lambda xp, x: x * xp.lax.logistic(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: _silu_gradient(g, op)}
+    lower: d.Lowering = lambda xp, x: x * _logistic(xp, x)
+    xla: d.Lowering = lambda xp, x: x * xp.lax.logistic(x)
+    samples: d.Samples = d.singles()
     extremes = _SMALL
 
 
@@ -397,7 +404,9 @@ class Gelu(RealElementwise):
         return d.same(d.is_floating)(x)
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: g * (_approximate_slope(op.x) if op.approximate else _exact_slope(op.x))}
+    gradient: d.Gradient = {
+        "x": lambda g, op: g * (_approximate_slope(op.x) if op.approximate else _exact_slope(op.x))
+    }
 
     @staticmethod
     def lower(xp: Namespace, x: Array, approximate: bool) -> Any:
@@ -405,7 +414,10 @@ class Gelu(RealElementwise):
             return x * (0.5 * (1 + xp.tanh(_TANH_SCALE * (x + _TANH_CUBE * (x * x * x)))))
         return x * (0.5 * xp.special.erfc(x * -math.sqrt(0.5)))
 
-    samples = [d.sample(d.floats(3), approximate=False), d.sample(d.floats("n", 2), approximate=True)]
+    samples: d.Samples = [
+        d.sample(d.floats(3), approximate=False),
+        d.sample(d.floats("n", 2), approximate=True),
+    ]
     extremes = ((0.0,), (-0.0,), (d.INF,), (-d.INF,), (d.NAN,), (100.0,), (-100.0,))
 
 

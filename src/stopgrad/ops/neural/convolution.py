@@ -127,7 +127,7 @@ class Conv(Op):
         return d.tensor_type(x.dtype, convolved(x.shape, filters.shape, strides, padding, dilations, groups))
 
     promotes = Promotion(d.is_floating)
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: d.apply(ConvBackpropInput, (op.filters, g), (op.x.shape, *_attributes(op))),
         "filters": lambda g, op: d.apply(ConvBackpropFilter, (op.x, g), (op.filters.shape, *_attributes(op))),
     }
@@ -177,7 +177,7 @@ class Conv(Op):
             preferred_element_type=accumulate,
         )
 
-    samples = [
+    samples: d.Samples = [
         d.sample(
             d.floats(2, 5, 3), d.floats(2, 3, 4), strides=(1,), padding="VALID", dilations=(1,), groups=1
         ),
@@ -270,7 +270,7 @@ class ConvBackpropInput(Op):
         _check_cotangent(g, convolved(shape, filters.shape, strides, padding, dilations, groups))
         return d.tensor_type(g.dtype, shape)
 
-    gradient = {
+    gradient: d.Gradient = {
         "filters": lambda g, op: d.apply(ConvBackpropFilter, (g, op.g), (op.filters.shape, *_attributes(op))),
         "g": lambda g, op: d.apply(Conv, (g, op.filters), _attributes(op)),
     }
@@ -334,7 +334,7 @@ class ConvBackpropInput(Op):
             preferred_element_type=accumulate,
         )
 
-    samples = [
+    samples: d.Samples = [
         d.sample(
             d.floats(2, 3, 4),
             d.floats(2, 4, 4),
@@ -433,7 +433,7 @@ class ConvBackpropFilter(Op):
         _check_cotangent(g, convolved(x.shape, shape, strides, padding, dilations, groups))
         return d.tensor_type(g.dtype, shape)
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: d.apply(ConvBackpropInput, (g, op.g), (op.x.shape, *_attributes(op))),
         "g": lambda g, op: d.apply(Conv, (op.x, g), _attributes(op)),
     }
@@ -495,7 +495,7 @@ class ConvBackpropFilter(Op):
             preferred_element_type=accumulate,
         )
 
-    samples = [
+    samples: d.Samples = [
         d.sample(
             d.floats(2, 5, 3),
             d.floats(2, 4, 4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from stopgrad.graph import defining as d
@@ -441,9 +442,9 @@ def _transpose_of_rank(rank: int, data_format: str) -> Any:
     return d.guarded(what)(transposed)
 
 
-conv1d_transpose = _transpose_of_rank(1, "NWC")
-conv2d_transpose = _transpose_of_rank(2, "NHWC")
-conv3d_transpose = _transpose_of_rank(3, "NDHWC")
+conv1d_transpose: Callable[..., Tensor] = _transpose_of_rank(1, "NWC")
+conv2d_transpose: Callable[..., Tensor] = _transpose_of_rank(2, "NHWC")
+conv3d_transpose: Callable[..., Tensor] = _transpose_of_rank(3, "NDHWC")
 
 
 @d.guarded("atrous_conv2d_transpose")

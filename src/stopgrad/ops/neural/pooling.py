@@ -88,7 +88,7 @@ class Pool(Op, abstract=True):
 
     batch = d.FOLD
     rounds_once = True
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 5, 3, distinct=True), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
         d.sample(
             d.floats("n", 5, 4, 2, distinct=True),
@@ -169,7 +169,7 @@ class MaxPool(Pool):
     """
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: d.apply(MaxPoolGrad, (op.x, g), _attributes(op))}
+    gradient: d.Gradient = {"x": lambda g, op: d.apply(MaxPoolGrad, (op.x, g), _attributes(op))}
 
     @staticmethod
     def lower(
@@ -257,7 +257,6 @@ class MaxPoolGrad(Op):
         return x
 
     gradient = {"x": _CHOICE, "g": lambda g, op: d.apply(MaxPoolGradGrad, (op.x, g), _attributes(op))}
-
     batch = d.FOLD
     rounds_once = True
 
@@ -306,7 +305,7 @@ class MaxPoolGrad(Op):
         total = put_back(xp, g, chosen, ksize, around.shape, geometry)
         return trimmed(total, x.shape[1:-1], ksize, geometry)
 
-    samples = _WITH_COTANGENT
+    samples: d.Samples = _WITH_COTANGENT
 
 
 @d.builds(MaxPoolGrad)
@@ -362,7 +361,7 @@ class MaxPoolGradGrad(Op):
         _check_shape(h, x, "tensor to choose from")
         return _pooled(x, ksize, strides, padding, dilations)
 
-    gradient = {"x": _CHOICE, "h": lambda g, op: d.apply(MaxPoolGrad, (op.x, g), _attributes(op))}
+    gradient: d.Gradient = {"x": _CHOICE, "h": lambda g, op: d.apply(MaxPoolGrad, (op.x, g), _attributes(op))}
 
     batch = d.FOLD
 
@@ -385,7 +384,7 @@ class MaxPoolGradGrad(Op):
             zero,
         )
 
-    samples = [
+    samples: d.Samples = [
         d.sample(
             d.floats(2, 5, 3, distinct=True),
             d.floats(2, 5, 3),
@@ -447,7 +446,7 @@ class AvgPool(Pool):
     """
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: d.apply(AvgPoolGrad, (g,), (op.x.shape, *_attributes(op)))}
+    gradient: d.Gradient = {"x": lambda g, op: d.apply(AvgPoolGrad, (g,), (op.x.shape, *_attributes(op)))}
 
     @staticmethod
     def lower(
@@ -513,7 +512,7 @@ class AvgPoolGrad(Op):
         _check_shape(g, _pooled(x, ksize, strides, padding, dilations), "cotangent")
         return x
 
-    gradient = {"g": lambda g, op: d.apply(AvgPool, (g,), _attributes(op))}
+    gradient: d.Gradient = {"g": lambda g, op: d.apply(AvgPool, (g,), _attributes(op))}
 
     batch = d.FOLD
     rounds_once = True
@@ -555,7 +554,7 @@ class AvgPoolGrad(Op):
         around = back_pads(shape[1:-1], ksize, geometry, g.shape[1:-1])
         return reduced(xp, share, 0, xp.lax.add, ksize, (1,) * len(ksize), around, dilations, strides)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(
             d.floats(2, 2, 3), shape=(2, 5, 3), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)
         ),

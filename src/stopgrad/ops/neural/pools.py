@@ -183,12 +183,12 @@ def _of_rank(definition: type[Op], general: str, rank: int, data_format: str) ->
     return d.guarded(function_name)(pool)
 
 
-max_pool1d = _of_rank(MaxPool, "max_pool", 1, "NWC")
-max_pool2d = _of_rank(MaxPool, "max_pool", 2, "NHWC")
-max_pool3d = _of_rank(MaxPool, "max_pool", 3, "NDHWC")
-avg_pool1d = _of_rank(AvgPool, "avg_pool", 1, "NWC")
-avg_pool2d = _of_rank(AvgPool, "avg_pool", 2, "NHWC")
-avg_pool3d = _of_rank(AvgPool, "avg_pool", 3, "NDHWC")
+max_pool1d: Callable[..., Tensor] = _of_rank(MaxPool, "max_pool", 1, "NWC")
+max_pool2d: Callable[..., Tensor] = _of_rank(MaxPool, "max_pool", 2, "NHWC")
+max_pool3d: Callable[..., Tensor] = _of_rank(MaxPool, "max_pool", 3, "NDHWC")
+avg_pool1d: Callable[..., Tensor] = _of_rank(AvgPool, "avg_pool", 1, "NWC")
+avg_pool2d: Callable[..., Tensor] = _of_rank(AvgPool, "avg_pool", 2, "NHWC")
+avg_pool3d: Callable[..., Tensor] = _of_rank(AvgPool, "avg_pool", 3, "NDHWC")
 
 
 @d.guarded("pool")

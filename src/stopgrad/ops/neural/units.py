@@ -38,16 +38,16 @@ class Softsign(RealElementwise):
         array([-0.5 ,  0.75])
     """
 
-    gradient = {"x": lambda g, op: wide(g) / square(1.0 + abs(wide(op.x)))}
+    gradient: d.Gradient = {"x": lambda g, op: wide(g) / square(1.0 + abs(wide(op.x)))}
     lower = lambda xp, x: x / (1 + xp.abs(x))
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, distinct=True)),
         d.sample(d.floats("n", 2, distinct=True)),
         d.sample(d.floats(0, 2)),
     ]
 
 
-softsign = of_features(Softsign, "softsign")
+softsign: d.Unary = of_features(Softsign, "softsign")
 
 
 @d.guarded("selu")

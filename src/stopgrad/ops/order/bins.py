@@ -75,7 +75,7 @@ class SearchSorted(Op):
         return d.tensor_type(dtype, x.shape)
 
     promotes = Promotion(d.is_real)
-    gradient = d.not_differentiable("a position has no derivative")
+    gradient: d.Gradient = d.not_differentiable("a position has no derivative")
     batch = d.ALONG
     rounds_once = True
 
@@ -97,7 +97,7 @@ class SearchSorted(Op):
             search = xp.jax.vmap(search)
         return search(sequence, x)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(np.array([-1.0, 0.0, 0.0, 2.0]), np.array([0.0, 3.0, -2.0]), right=False, dtype=d.int32),
         d.sample(np.array([[-1, 0, 2], [0, 0, 1]]), np.array([[0, 3], [0, -1]]), right=True, dtype=d.int64),
         d.sample(np.zeros(0), d.floats("n"), right=False, dtype=d.int32),

@@ -6,7 +6,7 @@ is the number of values in the result: more values are left out, and ``fill_valu
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -516,7 +516,7 @@ def union1d(
         >>> sg.union1d(np.array([3.0, 1.0]), np.array([3.0, 2.0]))
         array([1., 2., 3.])
     """
-    both = d.together(x, y, promotes=Promotion(d.is_any))
+    both: list[Any] = d.together(x, y, promotes=Promotion(d.is_any))
     if size is None and not any(map(is_traced, both)):
         size = np.unique(np.concatenate([np.ravel(one) for one in both]), equal_nan=False).size
     flat = concat([reshape(one, (d.product(d.type_of(one).shape),)) for one in both], 0)

@@ -74,11 +74,11 @@ class Argsort(Op):
         _along(x, axis)
         return d.tensor_type(d.int32, x.shape)
 
-    gradient = d.not_differentiable("a position has no derivative")
+    gradient: d.Gradient = d.not_differentiable("a position has no derivative")
     batch = d.ALONG
     rounds_once = True
-    lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
-    samples = [
+    lower: d.Lowering = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
+    samples: d.Samples = [
         d.sample(d.floats(2, 4), axis=1, descending=False),
         d.sample(d.ints("n", 3, low=0, high=3), axis=0, descending=True),
         d.sample(d.floats(0), axis=0, descending=True),
@@ -140,7 +140,7 @@ class Sort(Op):
         return x
 
     # The order that sorts a permutation is its inverse, so that no scatter is needed.
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: take_along_axis(
             g, _argsort(_argsort(op.x, op.axis, op.descending), op.axis, False), op.axis
         )
@@ -154,7 +154,7 @@ class Sort(Op):
         ordered = xp.sort(x, axis=axis)
         return xp.flip(ordered, axis) if descending else ordered
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 4, distinct=True), axis=1, descending=False),
         d.sample(d.floats("n", 3, distinct=True), axis=0, descending=True),
         d.sample(d.floats(0), axis=0, descending=False),
@@ -218,7 +218,9 @@ class TopKV2(Op):
         shape = (*x.shape[:-1], k)
         return d.tensor_type(x.dtype, shape), d.tensor_type(dtype, shape)
 
-    gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
+    gradient: d.Gradient = {
+        "x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)
+    }
 
     batch = d.ALONG
     rounds_once = True
@@ -228,7 +230,7 @@ class TopKV2(Op):
         order = _order(xp, x, x.ndim - 1, True)[..., :k]
         return xp.take_along_axis(x, order, -1), order.astype(dtype.numpy)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 4, distinct=True), k=2, dtype=d.int32),
         d.sample(d.floats("n", 3, distinct=True), k=3, dtype=d.int64),
         d.sample(d.floats(3), k=0, dtype=d.int32),

@@ -108,7 +108,7 @@ class RandomBits(Op):
             raise DTypeError(f"(C3) takes uint8, uint16, uint32 or uint64, not {dtype}")
         return _draw(key, shape, dtype)
 
-    gradient = NO_GRADIENT
+    gradient: d.Gradient = NO_GRADIENT
 
     batch = d.KEYS
 
@@ -119,7 +119,7 @@ class RandomBits(Op):
             return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
         return (high ^ low).astype(dtype.numpy)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(KEY, shape=(2, 3), dtype=d.uint32),
         d.sample(KEY, shape=(), dtype=d.uint64),
         d.sample(KEY, shape=(0, 2), dtype=d.uint8),
@@ -172,9 +172,9 @@ class Drawn(Op, abstract=True):
         d.check_dtype(d.tensor_type(dtype, ()), d.is_floating, "a floating-point dtype", "C3")
         return _draw(key, shape, dtype)
 
-    gradient = NO_GRADIENT
+    gradient: d.Gradient = NO_GRADIENT
     batch = d.KEYS
-    samples = [
+    samples: d.Samples = [
         *(
             d.sample(KEY, shape=(2, 3), dtype=d.dtype_of(word))
             for word in ("float64", "float32", "float16", "bfloat16")
@@ -191,7 +191,7 @@ class RandomUniform(Drawn):
         Multiples of 2⁻²³ for float32, of 2⁻⁵² for float64.
     """
 
-    lower = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
+    lower: d.Lowering = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
 
 
 @d.builds(RandomUniform)

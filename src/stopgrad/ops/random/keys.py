@@ -222,10 +222,10 @@ class RandomSplit(Op):
         check_key(key, many=True)
         return d.tensor_type(d.uint32, (*key.shape[:-1], n, 2))
 
-    gradient = NO_GRADIENT
+    gradient: d.Gradient = NO_GRADIENT
     batch = d.KEYS
-    lower = lambda xp, key, n: xp.stack(words(xp, key, (n,)), -1)
-    samples = [d.sample(KEY, n=2), d.sample(KEY, n=0)]
+    lower: d.Lowering = lambda xp, key, n: xp.stack(words(xp, key, (n,)), -1)
+    samples: d.Samples = [d.sample(KEY, n=2), d.sample(KEY, n=0)]
 
 
 @d.builds(RandomSplit)
@@ -279,7 +279,7 @@ class RandomFoldIn(Op):
             raise ShapeError(f"(C2) takes a scalar to fold in, not {data!r}")
         return key
 
-    gradient = NO_GRADIENT
+    gradient: d.Gradient = NO_GRADIENT
 
     batch = d.KEYS
 
@@ -288,7 +288,7 @@ class RandomFoldIn(Op):
         low = xp.asarray(data).astype(np.uint32)[..., None]
         return xp.concatenate(threefry(xp, key[..., :1], key[..., 1:], xp.zeros((1,), np.uint32), low), -1)
 
-    samples = [d.sample(KEY, np.array(3, np.int32)), d.sample(KEY, np.array(-1, np.int64))]
+    samples: d.Samples = [d.sample(KEY, np.array(3, np.int32)), d.sample(KEY, np.array(-1, np.int64))]
 
 
 @d.builds(RandomFoldIn)

@@ -179,10 +179,12 @@ class RandomLogGamma(FromKeys):
         a number of shape α + 1 times u to the power 1 / α.
     """
 
-    gradient = d.not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit")
+    gradient: d.Gradient = d.not_differentiable(
+        "a draw's bits carry no gradient; that of its parameter is implicit"
+    )
     lower = lambda xp, key, parameter: _log_gamma(xp, _accepted, key, parameter)
     xla = lambda xp, key, parameter: _log_gamma(xp, _accepted_xla, key, parameter)
-    samples = [
+    samples: d.Samples = [
         d.sample(KEY, d.floats(2, 3, low=0.1, high=4.0)),
         d.sample(KEY, d.floats("n", low=2.0, high=900.0)),
         d.sample(KEY, d.floats(0, 2)),
@@ -214,12 +216,12 @@ class ImplicitLogGamma(Gate):
         d.check_shape(draw, alpha.shape, "the draw", "C2", of="its parameter")
         return draw
 
-    gradient = {
+    gradient: d.Gradient = {
         "draw": d.not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit"),
         "alpha": lambda g, op: g * log_gamma_slope(op.alpha, op.result),
     }
     held = lambda now, base, acts: moved_log_gamma(base[0], base[1], now[1])
-    samples = [d.sample(d.floats(3), d.floats(3, low=0.5, high=4.0))]
+    samples: d.Samples = [d.sample(d.floats(3), d.floats(3, low=0.5, high=4.0))]
 
 
 @d.builds(RandomLogGamma)
@@ -420,10 +422,12 @@ class RandomPoisson(FromKeys):
         random variables", algorithm PTRS; below, the quantiles of uniform numbers.
     """
 
-    gradient = d.not_differentiable("a count is a whole number, which does not move as its rate does")
+    gradient: d.Gradient = d.not_differentiable(
+        "a count is a whole number, which does not move as its rate does"
+    )
     lower = lambda xp, key, parameter: _poisson(xp, _accepted, key, parameter)
     xla = lambda xp, key, parameter: _poisson(xp, _accepted_xla, key, parameter)
-    samples = [
+    samples: d.Samples = [
         d.sample(KEY, d.floats(2, 3, low=0.1, high=30.0)),
         d.sample(KEY, d.floats("n", low=9.0, high=900.0)),
         d.sample(KEY, d.floats(0, 2)),

@@ -63,7 +63,7 @@ class LinearRecurrence(Op):
         return b
 
     promotes = Promotion(d.is_inexact)
-    gradient = {
+    gradient: d.Gradient = {
         "a": lambda g, op: _backwards(g, op) * conj(shifted(op.result, op.axis, op.reverse)),
         "b": lambda g, op: _backwards(g, op),
     }
@@ -89,7 +89,7 @@ class LinearRecurrence(Op):
             lambda p, q: (q[0] * p[0], q[0] * p[1] + q[1]), (a, b), reverse=reverse, axis=axis
         )[1]
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(4, 2), d.floats(4, 2), axis=0, reverse=False),
         d.sample(d.floats("n", 3), d.floats("n", 3), axis=1, reverse=True),
         d.sample(d.floats(2, "n"), d.floats(2, "n"), axis=1, reverse=False),

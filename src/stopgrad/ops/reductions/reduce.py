@@ -96,7 +96,7 @@ class Reduction(Op, abstract=True):
 
     batch = d.ALONG
     rounds_once = True
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3, distinct=True), axis=(1,), keepdims=False),
         d.sample(d.floats("n", 2, 3, distinct=True), axis=(0, 2), keepdims=True),
         d.sample(d.floats(2, 2, distinct=True), axis=(0, 1), keepdims=False),
@@ -134,7 +134,7 @@ class Mean(Reduction):
 
     infer = reduction(d.is_inexact)
     promotes = Promotion(d.is_inexact)
-    gradient = {"x": lambda g, op: spread(_shared(g, op), op)}
+    gradient: d.Gradient = {"x": lambda g, op: spread(_shared(g, op), op)}
     keeps_sign = True
 
     @staticmethod
@@ -143,14 +143,14 @@ class Mean(Reduction):
         return xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype) / xp.asarray(count, x.dtype)
 
 
-reduce_mean = _public(Mean, "reduce_mean")
+reduce_mean: Callable[..., Tensor] = _public(Mean, "reduce_mean")
 
 
 class Extremum(Reduction, abstract=True):
     """Real numbers (C1), reduced to their largest or smallest over axes (C2)."""
 
     infer = reduction(d.is_real)
-    gradient = {"x": lambda g, op: _to_extreme(g, op)}
+    gradient: d.Gradient = {"x": lambda g, op: _to_extreme(g, op)}
 
 
 def _to_extreme(g: Output, op: Operation) -> Tensor:
@@ -176,10 +176,12 @@ class Max(Extremum):
         array(3.)
     """
 
-    lower = lambda xp, x, axis, keepdims: xp.max(x, axis=axis, keepdims=keepdims, initial=lowest(x.dtype))
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.max(
+        x, axis=axis, keepdims=keepdims, initial=lowest(x.dtype)
+    )
 
 
-reduce_max = _public(Max, "reduce_max")
+reduce_max: Callable[..., Tensor] = _public(Max, "reduce_max")
 
 
 class Min(Extremum):
@@ -194,10 +196,12 @@ class Min(Extremum):
         array(1.)
     """
 
-    lower = lambda xp, x, axis, keepdims: xp.min(x, axis=axis, keepdims=keepdims, initial=highest(x.dtype))
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.min(
+        x, axis=axis, keepdims=keepdims, initial=highest(x.dtype)
+    )
 
 
-reduce_min = _public(Min, "reduce_min")
+reduce_min: Callable[..., Tensor] = _public(Min, "reduce_min")
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
@@ -223,16 +227,16 @@ class Prod(Reduction):
     """
 
     infer = reduction(d.is_number)
-    gradient = {"x": lambda g, op: spread(wide(g), op) * conj(_product_of_others(op))}
-    lower = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
-    samples = [
+    gradient: d.Gradient = {"x": lambda g, op: spread(wide(g), op) * conj(_product_of_others(op))}
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    samples: d.Samples = [
         *Reduction.samples,
         d.sample(np.array([[0.0, 2.0, 0.0], [3.0, 0.0, 1.0]]), axis=(1,), keepdims=False),
         d.sample(d.complexes(3), axis=(0,), keepdims=True),
     ]
 
 
-reduce_prod = _public(Prod, "reduce_prod")
+reduce_prod: Callable[..., Tensor] = _public(Prod, "reduce_prod")
 
 
 def _product_of_others(op: Operation) -> Tensor:
@@ -249,8 +253,8 @@ class BooleanReduction(Reduction, abstract=True):
     """Booleans (C1), reduced over axes (C2)."""
 
     infer = reduction(d.is_boolean)
-    gradient = d.not_differentiable("booleans have no derivative")
-    samples = [
+    gradient: d.Gradient = d.not_differentiable("booleans have no derivative")
+    samples: d.Samples = [
         d.sample(d.bools(2, 3), axis=(1,), keepdims=False),
         d.sample(d.bools("n", 2), axis=(0, 1), keepdims=True),
         d.sample(d.bools(0), axis=(0,), keepdims=False),
@@ -270,10 +274,10 @@ class AnyOf(BooleanReduction):
     """
 
     type = "Any"
-    lower = lambda xp, x, axis, keepdims: xp.any(x, axis=axis, keepdims=keepdims)
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.any(x, axis=axis, keepdims=keepdims)
 
 
-reduce_any = _public(AnyOf, "reduce_any")
+reduce_any: Callable[..., Tensor] = _public(AnyOf, "reduce_any")
 
 
 class AllOf(BooleanReduction):
@@ -288,10 +292,10 @@ class AllOf(BooleanReduction):
     """
 
     type = "All"
-    lower = lambda xp, x, axis, keepdims: xp.all(x, axis=axis, keepdims=keepdims)
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.all(x, axis=axis, keepdims=keepdims)
 
 
-reduce_all = _public(AllOf, "reduce_all")
+reduce_all: Callable[..., Tensor] = _public(AllOf, "reduce_all")
 
 
 class Variance(Reduction):
@@ -307,7 +311,7 @@ class Variance(Reduction):
 
     infer = reduction(d.is_floating)
     promotes = Promotion(d.is_inexact)
-    gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
+    gradient: d.Gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
 
     @staticmethod
     def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -315,7 +319,7 @@ class Variance(Reduction):
         return Mean.lower(xp, xp.square(centred), axis, keepdims)
 
 
-reduce_variance = _public(Variance, "reduce_variance")
+reduce_variance: Callable[..., Tensor] = _public(Variance, "reduce_variance")
 
 
 def _to_distances(g: Output, x: Output, op: Operation) -> Tensor:
@@ -415,10 +419,10 @@ class ArgReduction(Op, abstract=True):
             raise DTypeError(f"(C4) positions are int32 or int64, not {dtype}")
         return d.tensor_type(dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
-    gradient = d.not_differentiable("a position has no derivative")
+    gradient: d.Gradient = d.not_differentiable("a position has no derivative")
     batch = d.ALONG
     rounds_once = True
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), axis=1, dtype=d.int64),
         d.sample(d.floats("n", 2), axis=0, dtype=d.int32),
         d.sample(d.ints(4), axis=0, dtype=d.int32),
@@ -441,7 +445,7 @@ class ArgMax(ArgReduction):
         array(1)
     """
 
-    lower = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
+    lower: d.Lowering = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
 
 
 @d.builds(ArgMax, by_type=True)
@@ -459,7 +463,7 @@ class ArgMin(ArgReduction):
         array(0)
     """
 
-    lower = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
+    lower: d.Lowering = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
 
 
 @d.builds(ArgMin, by_type=True)

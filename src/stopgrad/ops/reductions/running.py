@@ -63,7 +63,7 @@ class Running(Op, abstract=True):
 
     batch = d.ALONG
     rounds_once = True
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3, low=0.5), axis=1, exclusive=False, reverse=False),
         d.sample(d.floats("n", 2, low=0.5), axis=0, exclusive=True, reverse=True),
         d.sample(d.floats(0, 2), axis=0, exclusive=True, reverse=False),
@@ -102,8 +102,10 @@ class Cumsum(Running):
         array([1., 3., 6.])
     """
 
-    gradient = {"x": lambda g, op: cumsum(g, op.axis, op.exclusive, not op.reverse)}
-    lower = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumsum, 0)
+    gradient: d.Gradient = {"x": lambda g, op: cumsum(g, op.axis, op.exclusive, not op.reverse)}
+    lower: d.Lowering = lambda xp, x, axis, exclusive, reverse: _accumulate(
+        xp, x, axis, exclusive, reverse, xp.cumsum, 0
+    )
 
 
 @d.builds(Cumsum, by_type=True)
@@ -124,8 +126,8 @@ class Cumprod(Running):
         array([1., 2., 6.])
     """
 
-    gradient = {"x": lambda g, op: _cumprod_gradient(g, op)}
-    lower = lambda xp, x, axis, exclusive, reverse: _accumulate(
+    gradient: d.Gradient = {"x": lambda g, op: _cumprod_gradient(g, op)}
+    lower: d.Lowering = lambda xp, x, axis, exclusive, reverse: _accumulate(
         xp, x, axis, exclusive, reverse, xp.cumprod, 1
     )
 
@@ -172,9 +174,9 @@ class RunningExtremum(Op, abstract=True):
         d.normal_axis(axis, x.ndim)
         return x
 
-    gradient = {"x": lambda g, op: _to_extremes(g, op)}
+    gradient: d.Gradient = {"x": lambda g, op: _to_extremes(g, op)}
     batch = d.ALONG
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(2, 3, distinct=True), axis=1, reverse=False),
         d.sample(d.floats("n", 2, distinct=True), axis=0, reverse=True),
         d.sample(d.floats(0, 2), axis=0, reverse=False),
@@ -212,8 +214,8 @@ class Cummax(RunningExtremum):
         array([1., 3., 3.])
     """
 
-    lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.maximum.accumulate)
-    xla = lambda xp, x, axis, reverse: xp.lax.cummax(x, axis, reverse) if x.size else x
+    lower: d.Lowering = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.maximum.accumulate)
+    xla: d.Lowering = lambda xp, x, axis, reverse: xp.lax.cummax(x, axis, reverse) if x.size else x
 
 
 @d.builds(Cummax)
@@ -232,8 +234,8 @@ class Cummin(RunningExtremum):
         array([3., 1., 1.])
     """
 
-    lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.minimum.accumulate)
-    xla = lambda xp, x, axis, reverse: xp.lax.cummin(x, axis, reverse) if x.size else x
+    lower: d.Lowering = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.minimum.accumulate)
+    xla: d.Lowering = lambda xp, x, axis, reverse: xp.lax.cummin(x, axis, reverse) if x.size else x
 
 
 @d.builds(Cummin)
@@ -270,15 +272,17 @@ class CumulativeLogsumexp(Op):
         return x
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: _to_running_exponentials(cast(g, d.float64), cast(op.x, d.float64), op)}
+    gradient: d.Gradient = {
+        "x": lambda g, op: _to_running_exponentials(cast(g, d.float64), cast(op.x, d.float64), op)
+    }
     batch = d.ALONG
     rounds_once = True
     # In float64, since each step rounds a logarithm whose last digit may be more than the step.
-    lower = lambda xp, x, axis, reverse: _accumulated(
+    lower: d.Lowering = lambda xp, x, axis, reverse: _accumulated(
         xp, x.astype(np.float64), axis, reverse, np.logaddexp.accumulate
     )
-    xla = lambda xp, x, axis, reverse: xp.lax.cumlogsumexp(x, axis, reverse) if x.size else x
-    samples = [
+    xla: d.Lowering = lambda xp, x, axis, reverse: xp.lax.cumlogsumexp(x, axis, reverse) if x.size else x
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), axis=1, reverse=False),
         d.sample(d.floats("n", 2), axis=0, reverse=True),
         d.sample(d.floats(0, 2), axis=0, reverse=False),

@@ -212,13 +212,13 @@ _MEANS = {
 _PRODUCTS = {**_NUMBERS, "note": " The gradient is right even where factors are 0."}
 _SUMS = {**_NUMBERS, "note": ""}
 
-unsorted_segment_sum = _unsorted(
+unsorted_segment_sum: Callable[..., Tensor] = _unsorted(
     _sum, "unsorted_segment_sum", what="sum", empty="0", example="array([2., 5., 0.])", **_SUMS
 )
-unsorted_segment_mean = _unsorted(
+unsorted_segment_mean: Callable[..., Tensor] = _unsorted(
     _mean, "unsorted_segment_mean", what="mean", empty="0", example="array([2. , 2.5, 0. ])", **_MEANS
 )
-unsorted_segment_sqrt_n = _unsorted(
+unsorted_segment_sqrt_n: Callable[..., Tensor] = _unsorted(
     _sqrt_n,
     "unsorted_segment_sqrt_n",
     what="sum, divided by the square root of their number,",
@@ -226,7 +226,7 @@ unsorted_segment_sqrt_n = _unsorted(
     example="array([2.        , 3.53553391, 0.        ])",
     **_MEANS,
 )
-unsorted_segment_max = _unsorted(
+unsorted_segment_max: Callable[..., Tensor] = _unsorted(
     _max,
     "unsorted_segment_max",
     what="largest",
@@ -234,7 +234,7 @@ unsorted_segment_max = _unsorted(
     example="array([  2.,   4., -inf])",
     **_REALS,
 )
-unsorted_segment_min = _unsorted(
+unsorted_segment_min: Callable[..., Tensor] = _unsorted(
     _min,
     "unsorted_segment_min",
     what="smallest",
@@ -242,15 +242,21 @@ unsorted_segment_min = _unsorted(
     example="array([ 2.,  1., inf])",
     **_REALS,
 )
-unsorted_segment_prod = _unsorted(
+unsorted_segment_prod: Callable[..., Tensor] = _unsorted(
     _prod, "unsorted_segment_prod", what="product", empty="1", example="array([2., 4., 1.])", **_PRODUCTS
 )
-segment_sum = _sorted(_sum, None, "segment_sum", what="sum", empty="0", example="array([3., 4.])", **_SUMS)
-segment_mean = _sorted(
+segment_sum: Callable[..., Tensor] = _sorted(
+    _sum, None, "segment_sum", what="sum", empty="0", example="array([3., 4.])", **_SUMS
+)
+segment_mean: Callable[..., Tensor] = _sorted(
     _mean, None, "segment_mean", what="mean", empty="0", example="array([1.5, 4. ])", **_MEANS
 )
-segment_max = _sorted(_max, 0, "segment_max", what="largest", empty="0", example="array([2., 4.])", **_REALS)
-segment_min = _sorted(_min, 0, "segment_min", what="smallest", empty="0", example="array([1., 4.])", **_REALS)
-segment_prod = _sorted(
+segment_max: Callable[..., Tensor] = _sorted(
+    _max, 0, "segment_max", what="largest", empty="0", example="array([2., 4.])", **_REALS
+)
+segment_min: Callable[..., Tensor] = _sorted(
+    _min, 0, "segment_min", what="smallest", empty="0", example="array([1., 4.])", **_REALS
+)
+segment_prod: Callable[..., Tensor] = _sorted(
     _prod, None, "segment_prod", what="product", empty="1", example="array([2., 4.])", **_PRODUCTS
 )

@@ -70,15 +70,15 @@ class ConcatV2(Op):
         return d.tensor_type(dtype, (*first.shape[:axis], length, *first.shape[axis + 1 :]))
 
     promotes = Promotion(d.is_any)
-    gradient = {
+    gradient: d.Gradient = {
         "xs": lambda g, op, i: part_of(
             g, op.axis, sum((x.shape[op.axis] for x in op.inputs[:i]), 0), op.inputs[i].shape[op.axis]
         )
     }
     batch = d.ALONG
     moves = ("xs",)
-    lower = lambda xp, *xs, axis: xp.concatenate(xs, axis)
-    samples = [
+    lower: d.Lowering = lambda xp, *xs, axis: xp.concatenate(xs, axis)
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), d.floats(1, 3), axis=0),
         d.sample(d.floats("n"), d.floats(2), d.floats("n"), axis=0),
         d.sample(d.floats(0, 3), d.floats(2, 3), axis=0),
@@ -140,11 +140,11 @@ class Pack(Op):
         return d.tensor_type(dtype, (*first.shape[:axis], len(xs), *first.shape[axis:]))
 
     promotes = Promotion(d.is_any)
-    gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
+    gradient: d.Gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
     batch = d.ALONG
     moves = ("xs",)
-    lower = lambda xp, *xs, axis: xp.stack(xs, axis)
-    samples = [
+    lower: d.Lowering = lambda xp, *xs, axis: xp.stack(xs, axis)
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), d.floats(2, 3), axis=1),
         d.sample(d.floats("n"), d.floats("n"), axis=0),
         d.sample(d.floats(), d.floats(), axis=0),
@@ -242,7 +242,7 @@ class Split(Op):
             )
         return tuple(d.tensor_type(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes)
 
-    gradient = {"x": lambda g, op: concat(g, op.axis) if isinstance(g, tuple) else g}
+    gradient: d.Gradient = {"x": lambda g, op: concat(g, op.axis) if isinstance(g, tuple) else g}
 
     batch = d.ALONG
     moves = ("x",)
@@ -252,7 +252,7 @@ class Split(Op):
         parts = tuple(xp.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
         return parts if len(parts) > 1 else parts[0]
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(5, 2), sizes=(2, 3), axis=0),
         d.sample(d.floats("n", 4), sizes=(1, 0, 3), axis=1),
     ]
@@ -346,15 +346,17 @@ class PadV2(Op):
             x.dtype, tuple(low + size + high for size, (low, high) in zip(x.shape, paddings, strict=True))
         )
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: _unpadded(g, op),
         "value": lambda g, op: reduce_sum(where(_is_padding(op), g, 0)),
     }
     batch = d.PAD
     pads = True
     moves = ("x", "value")
-    lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value) if paddings else x
-    samples = [
+    lower: d.Lowering = lambda xp, x, value, paddings: (
+        xp.pad(x, paddings, constant_values=value) if paddings else x
+    )
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), d.floats(), paddings=((1, 0), (2, 1))),
         d.sample(d.floats(0), d.floats(), paddings=((1, 1),)),
     ]
@@ -470,11 +472,11 @@ class Tile(Op):
             raise ShapeError(f"(C1) {len(multiples)} multiples for {x.ndim} axes")
         return d.tensor_type(x.dtype, tuple(m * s for m, s in zip(multiples, x.shape, strict=True)))
 
-    gradient = {"x": lambda g, op: _untile(g, op)}
+    gradient: d.Gradient = {"x": lambda g, op: _untile(g, op)}
     batch = d.along(multiples=lambda size: 1)
     moves = ("x",)
-    lower = lambda xp, x, multiples: xp.tile(x, multiples)
-    samples = [
+    lower: d.Lowering = lambda xp, x, multiples: xp.tile(x, multiples)
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), multiples=(2, 1)),
         d.sample(d.floats("n"), multiples=(3,)),
         d.sample(d.floats(2), multiples=(0,)),
@@ -529,11 +531,11 @@ class ReverseV2(Op):
     def infer(tensor: TensorType, *, axis: Axes) -> TensorType:
         return tensor
 
-    gradient = {"tensor": lambda g, op: reverse(g, op.axis)}
+    gradient: d.Gradient = {"tensor": lambda g, op: reverse(g, op.axis)}
     batch = d.ALONG
     moves = ("tensor",)
-    lower = lambda xp, tensor, axis: xp.flip(tensor, axis)
-    samples = [d.sample(d.floats(2, 3), axis=(1,)), d.sample(d.floats("n"), axis=(0,))]
+    lower: d.Lowering = lambda xp, tensor, axis: xp.flip(tensor, axis)
+    samples: d.Samples = [d.sample(d.floats(2, 3), axis=(1,)), d.sample(d.floats("n"), axis=(0,))]
 
 
 @d.builds(ReverseV2, by_type=True)

@@ -57,7 +57,7 @@ class Range(Op):
         d.check_dtype(d.tensor_type(dtype, ()), d.is_number, "numbers", "C2")
         return d.tensor_type(dtype, (size,))
 
-    gradient = {}
+    gradient: d.Gradient = {}
     remade = True
 
     @staticmethod
@@ -66,7 +66,7 @@ class Range(Op):
         wide = np.dtype(np.float32) if dtype.is_floating and dtype.itemsize == 2 else dtype.numpy
         return xp.arange(size).astype(wide) * xp.asarray(delta, wide) + xp.asarray(start, wide)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(start=2, size=3, delta=-3, dtype=d.int32),
         d.sample(start=0.5, size=3, delta=0.25, dtype=d.float64),
         d.sample(start=0, size=0, delta=1, dtype=d.int32),

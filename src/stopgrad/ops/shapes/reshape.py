@@ -64,7 +64,7 @@ class Reshape(Op):
             )
         return d.tensor_type(x.dtype, shape)
 
-    gradient = {"x": lambda g, op: reshape(g, op.x.shape)}
+    gradient: d.Gradient = {"x": lambda g, op: reshape(g, op.x.shape)}
     batch = d.ALONG
     moves = ("x",)
     views = True
@@ -72,8 +72,8 @@ class Reshape(Op):
     folded = True
     keeps_sign = True
     magnitudes = d.Magnitudes.SAME
-    lower = lambda xp, x, shape: xp.reshape(x, shape)
-    samples = [
+    lower: d.Lowering = lambda xp, x, shape: xp.reshape(x, shape)
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), shape=(3, 2)),
         d.sample(d.floats(1, 1), shape=()),
         d.sample(d.floats(0, 2), shape=(4, 0)),
@@ -136,13 +136,16 @@ class Transpose(Op):
             raise ShapeError(f"(C1) {perm} is no order of the {x.ndim} axes of {x!r}")
         return d.tensor_type(x.dtype, tuple(x.shape[p] for p in perm))
 
-    gradient = {"x": lambda g, op: transpose(g, tuple(np.argsort(op.perm).tolist()))}
+    gradient: d.Gradient = {"x": lambda g, op: transpose(g, tuple(np.argsort(op.perm).tolist()))}
     batch = d.ALONG
     moves = ("x",)
     remade = True
     magnitudes = d.Magnitudes.SAME
-    lower = lambda xp, x, perm: xp.transpose(x, perm)
-    samples = [d.sample(d.floats(2, 3, 4), perm=(2, 0, 1)), d.sample(d.floats("n", 2), perm=(1, 0))]
+    lower: d.Lowering = lambda xp, x, perm: xp.transpose(x, perm)
+    samples: d.Samples = [
+        d.sample(d.floats(2, 3, 4), perm=(2, 0, 1)),
+        d.sample(d.floats("n", 2), perm=(1, 0)),
+    ]
 
 
 @d.builds(Transpose, by_type=True)
@@ -188,7 +191,7 @@ class BroadcastTo(Op):
             raise ShapeError(f"(C1) {x!r} does not broadcast to {d.show_shape(shape)}")
         return d.tensor_type(x.dtype, shape)
 
-    gradient = {"x": lambda g, op: g}
+    gradient: d.Gradient = {"x": lambda g, op: g}
     batch = d.BROADCAST
     moves = ("x",)
     views = True
@@ -196,8 +199,8 @@ class BroadcastTo(Op):
     folded = True
     keeps_sign = True
     magnitudes = d.Magnitudes.SAME
-    lower = lambda xp, x, shape: xp.broadcast_to(x, shape)
-    samples = [
+    lower: d.Lowering = lambda xp, x, shape: xp.broadcast_to(x, shape)
+    samples: d.Samples = [
         d.sample(d.floats(3), shape=(2, 3)),
         d.sample(d.floats(2, 1), shape=(2, 3)),
         d.sample(d.floats(), shape=(2,)),
@@ -296,13 +299,13 @@ class Sum(Op):
             raise DTypeError(f"(C1) takes numbers, not {x!r}; convert with sg.cast")
         return reduced(x, axis, keepdims)
 
-    gradient = {"x": lambda g, op: spread(g, op)}
+    gradient: d.Gradient = {"x": lambda g, op: spread(g, op)}
     batch = d.ALONG
     rounds_once = True
     keeps_sign = True
     magnitudes = d.Magnitudes.SAME
-    lower = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
-    samples = [
+    lower: d.Lowering = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    samples: d.Samples = [
         d.sample(d.floats(2, 3), axis=(0,), keepdims=False),
         d.sample(d.floats("n", 2, 3), axis=(0, 2), keepdims=True),
         d.sample(d.floats(0, 2), axis=(0, 1), keepdims=False),

@@ -32,14 +32,14 @@ class BesselI0(RealElementwise):
         array([1.        , 1.26606588])
     """
 
-    gradient = {"x": lambda g, op: g * bessel_i1(op.x)}
+    gradient: d.Gradient = {"x": lambda g, op: g * bessel_i1(op.x)}
     # SciPy and JAX give NaN at infinity.
-    lower = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), xp.special.i0(x))
-    xla = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), _unscaled(xp, xp.special.i0e(x), x))
-    samples = d.singles()
+    lower: d.Lowering = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), xp.special.i0(x))
+    xla: d.Lowering = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), _unscaled(xp, xp.special.i0e(x), x))
+    samples: d.Samples = d.singles()
 
 
-bessel_i0 = d.unary(BesselI0, "bessel_i0")
+bessel_i0: d.Unary = d.unary(BesselI0, "bessel_i0")
 
 
 class BesselI0e(RealElementwise):
@@ -53,12 +53,12 @@ class BesselI0e(RealElementwise):
         array([1.        , 0.46575961])
     """
 
-    gradient = {"x": lambda g, op: g * (bessel_i1e(op.x) - sign(op.x) * op.result)}
-    lower = lambda xp, x: xp.special.i0e(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g * (bessel_i1e(op.x) - sign(op.x) * op.result)}
+    lower: d.Lowering = lambda xp, x: xp.special.i0e(x)
+    samples: d.Samples = d.singles()
 
 
-bessel_i0e = d.unary(BesselI0e, "bessel_i0e")
+bessel_i0e: d.Unary = d.unary(BesselI0e, "bessel_i0e")
 
 
 class BesselI1(RealElementwise):
@@ -72,13 +72,13 @@ class BesselI1(RealElementwise):
         array([0.       , 0.5651591])
     """
 
-    gradient = {"x": lambda g, op: g * (bessel_i0(op.x) - _over(op.result, op.x))}
-    lower = lambda xp, x: xp.where(xp.isinf(x), x, xp.special.i1(x))
-    xla = lambda xp, x: xp.where(xp.isinf(x), x, _unscaled(xp, xp.special.i1e(x), x))
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g * (bessel_i0(op.x) - _over(op.result, op.x))}
+    lower: d.Lowering = lambda xp, x: xp.where(xp.isinf(x), x, xp.special.i1(x))
+    xla: d.Lowering = lambda xp, x: xp.where(xp.isinf(x), x, _unscaled(xp, xp.special.i1e(x), x))
+    samples: d.Samples = d.singles()
 
 
-bessel_i1 = d.unary(BesselI1, "bessel_i1")
+bessel_i1: d.Unary = d.unary(BesselI1, "bessel_i1")
 
 
 class BesselI1e(RealElementwise):
@@ -92,16 +92,16 @@ class BesselI1e(RealElementwise):
         array([0.        , 0.20791042])
     """
 
-    gradient = {
+    gradient: d.Gradient = {
         "x": lambda g, op: (
             g * (bessel_i0e(op.x) - sign(op.x) * op.result - _over(op.result, op.x, exp(-abs(op.x))))
         )
     }
-    lower = lambda xp, x: xp.special.i1e(x)
-    samples = d.singles()
+    lower: d.Lowering = lambda xp, x: xp.special.i1e(x)
+    samples: d.Samples = d.singles()
 
 
-bessel_i1e = d.unary(BesselI1e, "bessel_i1e")
+bessel_i1e: d.Unary = d.unary(BesselI1e, "bessel_i1e")
 
 
 _NEAR = 0.1

@@ -50,12 +50,12 @@ class Erf(RealElementwise):
         array([0.        , 0.84270079])
     """
 
-    gradient = {"x": lambda g, op: g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
-    lower = lambda xp, x: xp.special.erf(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
+    lower: d.Lowering = lambda xp, x: xp.special.erf(x)
+    samples: d.Samples = d.singles()
 
 
-erf = d.unary(Erf, "erf")
+erf: d.Unary = d.unary(Erf, "erf")
 
 
 class Erfc(RealElementwise):
@@ -69,12 +69,12 @@ class Erfc(RealElementwise):
         array([1.        , 0.15729921])
     """
 
-    gradient = {"x": lambda g, op: -g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
-    lower = lambda xp, x: xp.special.erfc(x)
-    samples = d.singles()
+    gradient: d.Gradient = {"x": lambda g, op: -g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
+    lower: d.Lowering = lambda xp, x: xp.special.erfc(x)
+    samples: d.Samples = d.singles()
 
 
-erfc = d.unary(Erfc, "erfc")
+erfc: d.Unary = d.unary(Erfc, "erfc")
 
 
 class Erfinv(RealElementwise):
@@ -91,12 +91,12 @@ class Erfinv(RealElementwise):
         array([0.        , 0.47693628])
     """
 
-    gradient = {"x": lambda g, op: g * (math.sqrt(math.pi) / 2 * exp(square(op.result)))}
-    lower = lambda xp, x: xp.special.erfinv(x)
-    samples = d.singles(-0.8, 0.8)
+    gradient: d.Gradient = {"x": lambda g, op: g * (math.sqrt(math.pi) / 2 * exp(square(op.result)))}
+    lower: d.Lowering = lambda xp, x: xp.special.erfinv(x)
+    samples: d.Samples = d.singles(-0.8, 0.8)
 
 
-erfinv = d.unary(Erfinv, "erfinv")
+erfinv: d.Unary = d.unary(Erfinv, "erfinv")
 
 
 class Ndtri(RealElementwise):
@@ -114,12 +114,12 @@ class Ndtri(RealElementwise):
         array([0.        , 1.95996398])
     """
 
-    gradient = {"x": lambda g, op: g * (math.sqrt(2 * math.pi) * exp(square(op.result) * 0.5))}
-    lower = lambda xp, x: xp.special.ndtri(x)
-    samples = d.singles(0.1, 0.9)
+    gradient: d.Gradient = {"x": lambda g, op: g * (math.sqrt(2 * math.pi) * exp(square(op.result) * 0.5))}
+    lower: d.Lowering = lambda xp, x: xp.special.ndtri(x)
+    samples: d.Samples = d.singles(0.1, 0.9)
 
 
-ndtri = d.unary(Ndtri, "ndtri")
+ndtri: d.Unary = d.unary(Ndtri, "ndtri")
 
 
 @d.guarded("erfcinv")
@@ -158,9 +158,9 @@ class Lgamma(RealElementwise):
         array([0.        , 1.79175947])
     """
 
-    gradient = {"x": lambda g, op: g * digamma(op.x)}
+    gradient: d.Gradient = {"x": lambda g, op: g * digamma(op.x)}
     cures = (_POLE,)
-    xla = lambda xp, x: xp.special.gammaln(x)
+    xla: d.Lowering = lambda xp, x: xp.special.gammaln(x)
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> Any:
@@ -170,11 +170,11 @@ class Lgamma(RealElementwise):
         found = xp.special.gammaln(xp.where(small | (size == d.INF), xp.ones((), x.dtype), x))
         return xp.where(small, -xp.log(size), xp.where(size == d.INF, size, found))
 
-    samples = d.singles(0.5, 4.0)
+    samples: d.Samples = d.singles(0.5, 4.0)
     extremes = ((0.0,), (d.INF,), (d.NAN,))
 
 
-lgamma = d.unary(Lgamma, "lgamma")
+lgamma: d.Unary = d.unary(Lgamma, "lgamma")
 
 
 # ------------------------------------------------------------------------------------------- polygamma
@@ -255,7 +255,7 @@ class Digamma(RealElementwise):
         array([-0.57721566,  1.25611767])
     """
 
-    gradient = {"x": lambda g, op: g * polygamma(1, op.x)}
+    gradient: d.Gradient = {"x": lambda g, op: g * polygamma(1, op.x)}
     cures = (_POLE,)
 
     @staticmethod
@@ -264,11 +264,11 @@ class Digamma(RealElementwise):
         # JAX gives NaN at both zeros.
         return xp.where(x == 0, -xp.copysign(xp.full((), d.INF, x.dtype), x), found)
 
-    samples = [*d.singles(0.5, 4.0), *d.singles(-8.9, -8.1)]
+    samples: d.Samples = [*d.singles(0.5, 4.0), *d.singles(-8.9, -8.1)]
     extremes = ((0.0,), (-0.0,), (d.INF,), (-d.INF,), (d.NAN,), (-3.0,), (-20.4,))
 
 
-digamma = d.unary(Digamma, "digamma")
+digamma: d.Unary = d.unary(Digamma, "digamma")
 
 
 class Polygamma(Op):
@@ -296,13 +296,13 @@ class Polygamma(Op):
         return d.same(d.is_floating)(x)
 
     promotes = Promotion(d.is_floating)
-    gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
+    gradient: d.Gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
     batch = d.ELEMENTWISE
     rounds_once = True
-    lower = lambda xp, x, n: _reflected(
+    lower: d.Lowering = lambda xp, x, n: _reflected(
         xp, x, n, lambda y: _trigamma_and_higher(xp, y, n), d.INF if n % 2 else -d.INF
     )
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, low=0.5, high=4.0), n=1),
         d.sample(d.floats("n", low=0.5, high=4.0), n=2),
         d.sample(d.floats(3, low=-8.9, high=-8.1), n=1),

@@ -77,7 +77,7 @@ class LogGammaMoment(Op):
     def infer(a: TensorType, y: TensorType, *, k: int) -> TensorType:
         return d.broadcast(d.is_floating)(a, y)
 
-    gradient = {
+    gradient: d.Gradient = {
         "a": lambda g, op: g * log_gamma_moment(op.a, op.y, op.k + 1),
         "y": lambda g, op: g * _moment_slope(op),
     }
@@ -99,7 +99,7 @@ class LogGammaMoment(Op):
         inner = _integrand(xp, a[..., None], z[..., None], reach[..., None] * nodes, k)
         return -reach * xp.sum(weights * inner, -1)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, low=0.5, high=4.0), d.floats(2, 3), k=0),
         d.sample(d.floats("n", low=0.05, high=0.9), d.floats(), k=1),
         d.sample(d.floats(2, low=4.0, high=30.0), d.floats(2, low=2.0, high=3.5), k=2),
@@ -176,7 +176,7 @@ class BetaMoment(Op):
     def infer(a: TensorType, b: TensorType, x: TensorType, *, k: int, l: int) -> TensorType:  # noqa: E741
         return _three(a, b, x)
 
-    gradient = {
+    gradient: d.Gradient = {
         "a": lambda g, op: g * beta_moment(op.a, op.b, op.x, op.k + 1, op.l),
         "b": lambda g, op: g * beta_moment(op.a, op.b, op.x, op.k, op.l + 1),
         "x": lambda g, op: g * _beta_moment_slope(op),
@@ -199,7 +199,7 @@ class BetaMoment(Op):
         operands = (a[..., None], b[..., None], x[..., None], reach[..., None] * nodes)
         return -reach * xp.sum(weights * _beta_integrand(xp, *operands, k, l), -1)
 
-    samples = [
+    samples: d.Samples = [
         d.sample(_SHAPES, d.floats(2, 3, low=0.5, high=4.0), _INSIDE, k=0, l=0),
         d.sample(
             d.floats("n", low=0.5, high=4.0),
@@ -300,7 +300,7 @@ class IncompleteGamma(Op, abstract=True):
     infer = d.broadcast(d.is_floating, "a", "x")
     batch = d.ELEMENTWISE
     rounds_once = True
-    samples = [
+    samples: d.Samples = [
         d.sample(d.floats(3, low=0.5, high=4.0), d.floats(2, 3, low=0.2, high=6.0)),
         d.sample(d.floats("n", low=0.05, high=0.9), d.floats(low=0.1, high=1.0)),
         d.sample(d.floats(0, 2), d.floats(2)),
@@ -321,8 +321,8 @@ class Igamma(IncompleteGamma):
         array([0.09020401, 0.26424112, 0.99999996])
     """
 
-    gradient = {"a": lambda g, op: _by_shape(g, op), "x": lambda g, op: _by_number(g, op)}
-    lower = lambda xp, a, x: xp.special.gammainc(a, x)
+    gradient: d.Gradient = {"a": lambda g, op: _by_shape(g, op), "x": lambda g, op: _by_number(g, op)}
+    lower: d.Lowering = lambda xp, a, x: xp.special.gammainc(a, x)
     extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, d.INF), (2.0, d.NAN), (d.NAN, 1.0))
 
 
@@ -345,11 +345,11 @@ class Igammac(IncompleteGamma):
         array([0.90979599, 0.73575888, 0.19914827])
     """
 
-    gradient = {
+    gradient: d.Gradient = {
         "a": lambda g, op: negative(_by_shape(g, op)),
         "x": lambda g, op: negative(_by_number(g, op)),
     }
-    lower = lambda xp, a, x: xp.special.gammaincc(a, x)
+    lower: d.Lowering = lambda xp, a, x: xp.special.gammaincc(a, x)
     extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, d.INF), (2.0, d.NAN), (d.NAN, 1.0))
 
 
@@ -381,15 +381,15 @@ class Betainc(Op):
     promotes = Promotion(d.is_floating)
 
     infer = staticmethod(lambda a, b, x: _three(a, b, x))
-    gradient = {
+    gradient: d.Gradient = {
         "a": lambda g, op: _by_parameter(g, op, True),
         "b": lambda g, op: _by_parameter(g, op, False),
         "x": lambda g, op: _by_fraction(g, op),
     }
     batch = d.ELEMENTWISE
     rounds_once = True
-    lower = lambda xp, a, b, x: xp.special.betainc(a, b, x)
-    samples = [
+    lower: d.Lowering = lambda xp, a, b, x: xp.special.betainc(a, b, x)
+    samples: d.Samples = [
         d.sample(
             d.floats(3, low=0.5, high=4.0), d.floats(2, 3, low=0.5, high=4.0), d.floats(3, low=0.1, high=0.9)
         ),

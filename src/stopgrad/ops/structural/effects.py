@@ -33,6 +33,11 @@ class Calling:
 
     __slots__ = ("function", "leaves", "raised", "spec", "what")
 
+    function: Callable[..., Any]
+    what: str
+    leaves: Sequence[Any]
+    spec: Any
+
     def __init__(self, function: Callable[..., Any], what: str, leaves: Sequence[Any], spec: Any) -> None:
         self.function, self.what = function, what
         self.leaves, self.spec = leaves, spec  # With a mark in the place of each tensor.
@@ -86,8 +91,8 @@ class DebugCallback(Op):
         return d.tensor_type(d.bool_, ())
 
     kinds = {"calling": Kind.FUNCTION}
-    gradient = d.not_differentiable("a callback returns nothing")
-    samples = ()
+    gradient: d.Gradient = d.not_differentiable("a callback returns nothing")
+    samples: d.Samples = ()
     cached = False
     merged = False
     acts = True

@@ -100,11 +100,11 @@ class Foreign(Op):
             steps_of(program, len(tensors))
         return tuple([d.tensor_type(d.dtype_of(dtype), tuple(sizes)) for dtype, *sizes in results])
 
-    gradient = Joint(_pullback)
-    samples = ()
+    gradient: d.Gradient = Joint(_pullback)
+    samples: d.Samples = ()
     cached = False
     merged = False
-    lower = d.unsupported(
+    lower: d.Lowering = d.unsupported(
         "it belongs to another framework; what stopgrad.jax.load imports is run by the xla engine "
         "(engine='auto' or 'xla'), and what stopgrad.torch.watch and explain record has no values"
     )
@@ -178,8 +178,8 @@ class ForeignStop(Gate):
     def infer(x: TensorType, *, call: str, why: str) -> TensorType:
         return x
 
-    gradient = {"x": d.stopped("stopped by another framework")}
-    samples = [d.sample(d.floats(3), call="Tensor.detach", why="detach")]
+    gradient: d.Gradient = {"x": d.stopped("stopped by another framework")}
+    samples: d.Samples = [d.sample(d.floats(3), call="Tensor.detach", why="detach")]
     extremes = ((np.nan,), (-0.0,))
 
     @classmethod

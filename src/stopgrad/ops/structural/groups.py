@@ -28,10 +28,10 @@ class NoOp(Op):
     def infer(*parts: TensorType) -> TensorType:
         return d.tensor_type(d.bool_, ())
 
-    gradient = d.not_differentiable("it takes no value from what runs")
-    lower = lambda xp, *parts: xp.asarray(True)
+    gradient: d.Gradient = d.not_differentiable("it takes no value from what runs")
+    lower: d.Lowering = lambda xp, *parts: xp.asarray(True)
     batch = lambda op, operands, batched, size: Partly(d.again(op, operands), (False,))
-    samples = [d.sample(d.floats(2, 3), d.bools(2)), d.sample()]
+    samples: d.Samples = [d.sample(d.floats(2, 3), d.bools(2)), d.sample()]
 
 
 @d.builds(NoOp)

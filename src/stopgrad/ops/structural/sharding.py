@@ -97,10 +97,13 @@ class Shard(Op):
     def infer(x: TensorType, *, sharding: Spec) -> TensorType:
         return divided(x, sharding)
 
-    gradient = {"x": lambda g, op: shard(g, op.sharding)}
+    gradient: d.Gradient = {"x": lambda g, op: shard(g, op.sharding)}
     batch = d.along(sharding=lambda size: FREE)
-    lower = lambda xp, x, sharding: x
-    samples = [d.sample(d.floats("n", 2), sharding=("data", None)), d.sample(d.bools(3), sharding=("*",))]
+    lower: d.Lowering = lambda xp, x, sharding: x
+    samples: d.Samples = [
+        d.sample(d.floats("n", 2), sharding=("data", None)),
+        d.sample(d.bools(3), sharding=("*",)),
+    ]
 
 
 @d.builds(Shard)

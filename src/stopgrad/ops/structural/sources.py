@@ -74,10 +74,10 @@ class Placeholder(Op):
     def infer(*, dtype: DType, shape: Shape, sharding: Spec) -> TensorType:
         return divided(d.tensor_type(dtype, shape), sharding)
 
-    gradient = {}
+    gradient: d.Gradient = {}
     fed = True
-    lower = d.unsupported("a placeholder has no value of its own; it is fed")
-    samples = [d.sample(dtype=d.float64, shape=(2, 3), sharding=("data", None))]
+    lower: d.Lowering = d.unsupported("a placeholder has no value of its own; it is fed")
+    samples: d.Samples = [d.sample(dtype=d.float64, shape=(2, 3), sharding=("data", None))]
     merged = False
 
 
@@ -121,10 +121,10 @@ class Const(Op):
     def infer(*, value: Literal) -> TensorType:
         return d.tensor_type(d.dtype_of(value.array.dtype), value.array.shape)
 
-    gradient = {}
+    gradient: d.Gradient = {}
     remade = True
-    lower = lambda xp, value: xp.asarray(value.array)
-    samples = [d.sample(value=Literal(np.array([1.0, -2.0])))]
+    lower: d.Lowering = lambda xp, value: xp.asarray(value.array)
+    samples: d.Samples = [d.sample(value=Literal(np.array([1.0, -2.0])))]
 
 
 @d.builds(Const)
@@ -184,9 +184,9 @@ class Parameter(Op):
     def infer(*, value: Literal, sharding: Spec) -> TensorType:
         return divided(d.tensor_type(d.dtype_of(value.array.dtype), value.array.shape), sharding)
 
-    gradient = {}
-    lower = d.unsupported("a parameter's value is held by a session")
-    samples = [d.sample(value=Literal(np.array([1.0, -2.0])), sharding=())]
+    gradient: d.Gradient = {}
+    lower: d.Lowering = d.unsupported("a parameter's value is held by a session")
+    samples: d.Samples = [d.sample(value=Literal(np.array([1.0, -2.0])), sharding=())]
     merged = False  # Two parameters with equal first values are still two.
     stateful = True
 
@@ -262,9 +262,12 @@ class Assign(Op):
         d.check_shape(value, parameter.shape, "the value", "C3", of="the parameter")
         return parameter
 
-    gradient = {"parameter": d.not_differentiable("the old value is replaced"), "value": lambda g, op: g}
-    lower = lambda xp, parameter, value: value
-    samples = [d.sample(d.floats(3), d.floats(3))]
+    gradient: d.Gradient = {
+        "parameter": d.not_differentiable("the old value is replaced"),
+        "value": lambda g, op: g,
+    }
+    lower: d.Lowering = lambda xp, parameter, value: value
+    samples: d.Samples = [d.sample(d.floats(3), d.floats(3))]
     merged = False
     stateful = True
 
@@ -296,12 +299,12 @@ class Identity(Op):
     def infer(x: TensorType) -> TensorType:
         return x
 
-    gradient = {"x": lambda g, op: g}
+    gradient: d.Gradient = {"x": lambda g, op: g}
     batch = d.ELEMENTWISE
     moves = ("x",)
     remade = True
-    lower = lambda xp, x: x
-    samples = [d.sample(d.floats("n", 2)), d.sample(d.bools(3))]
+    lower: d.Lowering = lambda xp, x: x
+    samples: d.Samples = [d.sample(d.floats("n", 2)), d.sample(d.bools(3))]
 
     @classmethod
     def handed_on(cls, op: Operation) -> tuple[int, ...]:
@@ -333,10 +336,10 @@ class Size(Op):
     def infer(*, size: Any, dtype: DType) -> TensorType:
         return d.tensor_type(dtype, ())
 
-    gradient = {}
+    gradient: d.Gradient = {}
     remade = True
-    lower = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
-    samples = [d.sample(size=6, dtype=d.float64)]
+    lower: d.Lowering = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
+    samples: d.Samples = [d.sample(size=6, dtype=d.float64)]
 
 
 def size_as(size: int | Dim, dtype: DType, like: Any) -> Tensor:
@@ -440,13 +443,13 @@ class Fill(Op):
             raise ShapeError(f"(C1) the value must be a scalar, not {value!r}")
         return d.tensor_type(value.dtype, shape)
 
-    gradient = {"value": lambda g, op: g}
+    gradient: d.Gradient = {"value": lambda g, op: g}
     batch = d.BROADCAST
     moves = ("value",)
     views = True
     remade = True
-    lower = lambda xp, value, shape: xp.broadcast_to(value, shape)
-    samples = [d.sample(d.floats(), shape=(2, 3))]
+    lower: d.Lowering = lambda xp, value, shape: xp.broadcast_to(value, shape)
+    samples: d.Samples = [d.sample(d.floats(), shape=(2, 3))]
 
 
 @d.builds(Fill)

@@ -32,11 +32,11 @@ from stopgrad.ops.xp.manipulation import *
 from stopgrad.ops.xp.sets import *
 from stopgrad.ops.xp.statistical import *
 
-e = _math.e
-inf = _math.inf
-nan = _math.nan
+e: float = _math.e
+inf: float = _math.inf
+nan: float = _math.nan
 newaxis = None
-pi = _math.pi
+pi: float = _math.pi
 
 __array_api_version__ = "2025.12"
 VERSIONS = ("2022.12", "2023.12", "2024.12", "2025.12")

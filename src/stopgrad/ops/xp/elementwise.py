@@ -166,9 +166,9 @@ def _on_bits(name: str, bitwise: Callable[..., Any], logical: Callable[..., Any]
     return standard(function)
 
 
-bitwise_and = _on_bits("bitwise_and", _bitwise_and, logical_and)
-bitwise_or = _on_bits("bitwise_or", _bitwise_or, logical_or)
-bitwise_xor = _on_bits("bitwise_xor", _bitwise_xor, logical_xor)
+bitwise_and: Callable[..., Tensor] = _on_bits("bitwise_and", _bitwise_and, logical_and)
+bitwise_or: Callable[..., Tensor] = _on_bits("bitwise_or", _bitwise_or, logical_or)
+bitwise_xor: Callable[..., Tensor] = _on_bits("bitwise_xor", _bitwise_xor, logical_xor)
 
 
 @standard

@@ -147,6 +147,8 @@ class Contraction(Maker):
     Tensors are reshaped to as many axes as the product has; sums have those that are left.
     """
 
+    kept: list[int]
+
     def __init__(self, copying: Copying, like: Operation, what: Product, summed: Axes, dtype: DType) -> None:
         super().__init__(copying, like)
         self.what = what

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from stopgrad.base.types import TensorType
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.ops.shapes.reshape import BroadcastTo
 from stopgrad.rewrite.engine import Copying
@@ -52,7 +53,7 @@ class Rewriting(Maker):
         self.inputs = inputs
         self.values = values
         self.rows = rows
-        self.type = op.outputs[0].type
+        self.type: TensorType = op.outputs[0].type
         self.steps = 0
 
     def as_it_is(self) -> Output:

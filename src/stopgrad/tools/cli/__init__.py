@@ -22,6 +22,8 @@ COMMANDS = {
     "trace-nan": ("flow", "name the first operation that makes a NaN or infinity"),
     "ablate": ("flow", "show for each stop what it changes and what it saves"),
     "train-graph": ("train_graph", "write graphs that train an ONNX model"),
+    "serve": ("serve", "train in a browser on this machine"),
+    "merge": ("serve", "put trained weights or adapters into the model"),
     "launch": ("launch", "run a script in several processes on this machine"),
     "tour": ("tour", "run the workloads and write a page about them"),
     "ops": ("ops", "list operations and functions"),

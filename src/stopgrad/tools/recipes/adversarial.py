@@ -180,6 +180,10 @@ def load(seed: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
 class Judge:
     """Accuracy on test digits as they are and under attack."""
 
+    x: Numbers
+    labels: Numbers
+    attacks: dict[str, sg.Function]
+
     def __init__(self, x: Numbers, labels: Numbers, seed: int, engine: str) -> None:
         self.x, self.labels = x, labels
         self._key = np.array([seed, 12345], np.uint32)

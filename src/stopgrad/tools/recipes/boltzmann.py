@@ -107,6 +107,13 @@ HIDDEN, BATCH, EPOCHS, RATE = 100, 10, 15, 0.1
 class Trainer:
     """A training step in graph style: parameters, their update and, for PCD, the chains live in a session."""
 
+    rbm: dict[str, sg.Output]
+    v: sg.Output
+    key: sg.Output
+    rate: sg.Output
+    step: list[sg.Output]
+    session: sg.Session
+
     def __init__(self, visible: int, persistent: bool, seed: int, engine: str, k: int = 1) -> None:
         rng = np.random.default_rng(seed)
         with sg.Graph().as_default() as graph:
@@ -300,8 +307,8 @@ def _table(machines: dict[str, Machine], x: Numbers, test: Numbers, score: Any) 
 
 
 def _picture(test: Numbers, machines: dict[str, Machine], seed: int, engine: str, count: int = 12) -> Picture:
-    step = sg.function(lambda v, rbm, key: gibbs(v, rbm, key, 1), engine=engine)
-    reconstruct = sg.function(lambda v, rbm: mean_field(v, rbm, 1), engine=engine)
+    step: Callable[..., Any] = sg.function(lambda v, rbm, key: gibbs(v, rbm, key, 1), engine=engine)
+    reconstruct: Callable[..., Any] = sg.function(lambda v, rbm: mean_field(v, rbm, 1), engine=engine)
     rows = {"test digits": test[:count], "reconstructed": reconstruct(test[:count], machines["PCD"])}
     for name, rbm in machines.items():
         v = np.random.default_rng(seed).integers(0, 2, (count, test.shape[1])).astype(np.float32)

@@ -198,7 +198,9 @@ def fit(
         the mixture, the log-likelihood after each step, and the worst gradient left.
     """
     maximise = Maximiser(x, mixture, engine)
-    both = sg.function(lambda x, m: (responsibilities(x, m), log_likelihood(x, m)), engine=engine)
+    both: Callable[..., Any] = sg.function(
+        lambda x, m: (responsibilities(x, m), log_likelihood(x, m)), engine=engine
+    )
     trace, worst = [], 0.0
     for step in range(steps):
         r, value = both(x, mixture)

@@ -96,6 +96,7 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     random = _random_logits(rng)
     random_weights = np.asarray(rng.standard_normal(random.shape, np.float32))
     # As written: an engine's own form of softmax would leave out what comes back through the maximum.
+    values: dict[str, Callable[..., Any]]
     values = {name: sg.function(form, engine=engine, strict=True) for name, form in FORMS.items()}
     pullbacks = {
         name: sg.function(sg.grad(lambda x, w, form=form: weighted(form, x, w)), engine=engine, strict=True)
@@ -170,7 +171,7 @@ def _pictures(residue: Numbers, curves: dict[str, list[float]]) -> list[Picture]
     ]
 
 
-def _case_table(x: Numbers, values: dict[str, Array], gradients: dict[str, Array]) -> Table:
+def _case_table(x: Numbers, values: dict[str, Numbers], gradients: dict[str, Numbers]) -> Table:
     truth = exact(x, np.broadcast_to(WEIGHTS, x.shape))[1]
 
     def error(name: str, i: int) -> str:

@@ -185,7 +185,7 @@ def train(
     moments = initial_moments(net)
 
     @sg.function(engine=engine)
-    def step(net: Network, moments: Any, view1: Array, view2: Array, rate: Array) -> Any:
+    def step(net: Network, moments: Any, view1: Array, view2: Array, rate: Any) -> Any:
         value, gradient = sg.value_and_grad(lambda net: loss(net, view1, view2))(net)
         return *adam(net, gradient, moments, rate, WEIGHT_DECAY), value
 
@@ -214,7 +214,9 @@ def a_split(loss: Callable[..., Array], engine: str, steps: int = 400) -> list[l
     states = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
     following = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]], np.float32)
     rewards = np.array([0, 0, 1, 0], np.float32)
-    step = sg.function(lambda v: v - 0.1 * sg.grad(loss)(v, states, rewards, following), engine=engine)
+    step: Callable[..., Any] = sg.function(
+        lambda v: v - 0.1 * sg.grad(loss)(v, states, rewards, following), engine=engine
+    )
     values, trace = np.full(3, 0.2, np.float32), []
     for _ in range(steps):
         trace.append([float(v) for v in values])

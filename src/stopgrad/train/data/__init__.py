@@ -52,6 +52,16 @@ class _Plan:
     It has no reference to the :class:`Batches`, which may be garbage-collected while threads read.
     """
 
+    columns: list[Any]
+    n: int
+    size: int
+    key: Any
+    drop_remainder: bool
+    per_epoch: int
+    index: int
+    count: int
+    spec: optree.PyTreeSpec
+
     def __init__(
         self,
         source: Any,
@@ -183,6 +193,9 @@ class Batches:
         per_epoch: the number of batches of an epoch.
         total: the number of all batches; None for no end.
     """
+
+    per_epoch: int
+    total: int | None
 
     def __init__(
         self, plan: _Plan, epochs: int | None, prefetch: int, workers: int, ask: Callable[[], tuple[int, int]]

@@ -20,7 +20,7 @@ class Unfit(Exception):  # noqa: N818 - never leaves this module
 
 
 class UnfitDType(Unfit):
-    kind = DTypeError
+    kind: type[StopgradError] = DTypeError
 
 
 class Ended(Exception):  # noqa: N818 - nobody waits for its message

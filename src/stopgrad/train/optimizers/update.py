@@ -157,7 +157,7 @@ class _Step:
             self.next.update(moved())
             return
         changing = self._changing(slots)
-        now = wanted[0] if len(wanted) == 1 else logical_and(*wanted)
+        now = wanted[0] if len(wanted) == 1 else logical_and(wanted[0], wanted[1])
         # The new values are computed only in the runs that change them.
         new = cond(now, lambda: list(moved().values()), lambda: list(changing))
         self.next.update(zip(changing, new, strict=True))

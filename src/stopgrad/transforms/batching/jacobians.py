@@ -25,6 +25,7 @@ from stopgrad.ops.shapes.reshape import reshape
 from stopgrad.ops.structural.sources import full
 from stopgrad.transforms.gradients.reach import routes
 from stopgrad.transforms.gradients.reverse import backpropagate
+from stopgrad.transforms.gradients.signatures import P
 from stopgrad.transforms.gradients.tracing import Tracing
 from stopgrad.transforms.gradients.transforms import (
     argument_positions,
@@ -35,10 +36,10 @@ from stopgrad.transforms.gradients.transforms import (
     with_aux,
 )
 
-Function = Callable[..., Any]
 
-
-def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
+def jacobian(
+    f: Callable[P, object], argnums: int | Sequence[int] = 0, *, has_aux: bool = False
+) -> Callable[P, Any]:
     """A function that returns all partial derivatives of f.
 
     Args:
@@ -127,7 +128,7 @@ def _pullback(y: Output, targets: Sequence[Output]) -> tuple[Body, list[Output]]
         return body, list(trace.captures)
 
 
-def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
+def hessian(f: Callable[P, object], argnums: int | Sequence[int] = 0) -> Callable[P, Any]:
     """A function that returns all second partial derivatives of f, a function with a scalar value.
 
     Args:

@@ -23,13 +23,14 @@ from stopgrad.graph.build import as_output, close, local, parameter_of, tracing
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import is_tensor, shorten, type_of
 from stopgrad.graph.public import call, guarded
+from stopgrad.transforms.gradients.signatures import P, R
 from stopgrad.transforms.gradients.tracing import Tracing
 from stopgrad.transforms.gradients.transforms import check_function
 
 Axis = int | None
 
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
     """A function that applies f to all examples along an axis of its arguments at once.
 
     Each operation of f is built once, for all examples; one without a batching rule, which ``stopgrad ops``

@@ -110,8 +110,8 @@ class Case(Op):
                 raise ShapeError(f"(C3) branches return {branches[0].output_types} and {body.output_types}")
         return branches[0].output_types
 
-    gradient = Joint(_pullback, {"index": _INDEX})
-    samples = ()
+    gradient: d.Gradient = Joint(_pullback, {"index": _INDEX})
+    samples: d.Samples = ()
     cached = False
 
     batch = CASE

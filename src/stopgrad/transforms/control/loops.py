@@ -159,8 +159,8 @@ class While(Op):
             raise ShapeError(f"(C3) the body must return the carry {operands[: len(made)]}, not {made}")
         return operands[: len(made)]
 
-    gradient = Joint(_pullback)
-    samples = ()
+    gradient: d.Gradient = Joint(_pullback)
+    samples: d.Samples = ()
     cached = False
 
     batch = WHILE

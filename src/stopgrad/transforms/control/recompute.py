@@ -33,6 +33,7 @@ from stopgrad.transforms.control.functions import (
 )
 from stopgrad.transforms.control.pullbacks import keys_of, recomputed_pullback, results_for
 from stopgrad.transforms.gradients.cotangents import Parts, by_operand
+from stopgrad.transforms.gradients.signatures import P, R
 
 
 def _pullback(
@@ -77,8 +78,8 @@ class Checkpoint(Op):
             raise ShapeError(f"(C1) the body takes {body.input_types}, not {operands}")
         return body.output_types
 
-    gradient = Joint(_pullback)
-    samples = ()
+    gradient: d.Gradient = Joint(_pullback)
+    samples: d.Samples = ()
     cached = False
 
     batch = CHECKPOINT
@@ -108,7 +109,7 @@ class Checkpoint(Op):
         return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), {})]
 
 
-def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
+def checkpoint(f: Callable[P, R], name: str | None = None) -> Callable[P, R]:
     """A function whose gradient computes its intermediate values again instead of keeping them.
 
     In a :func:`scan` of √n steps whose body is a scan of √n steps, it reduces the memory of a gradient over n

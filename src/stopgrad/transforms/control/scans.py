@@ -331,8 +331,8 @@ class Scan(Op):
             raise ShapeError(f"(C2) the body must return the carry {taken[:carries]} first, not {given}")
         return (*operands[:carries], *(d.tensor_type(t.dtype, (length, *t.shape)) for t in given[carries:]))
 
-    gradient = Joint(_pullback)
-    samples = ()
+    gradient: Joint = Joint(_pullback)
+    samples: d.Samples = ()
     cached = False
 
     batch = SCAN

@@ -106,7 +106,7 @@ class Cotangents:
         known = self._arrived.pop(x, None)
         if isinstance(known, list):
             self._builder.origin = x.op
-            known = add(*known) if len(known) == 2 else add_n(known)
+            known = add(known[0], known[1]) if len(known) == 2 else add_n(known)
         if x in self._kept and known is not None:
             self._arrived[x] = known
         return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Generic
 
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, GradientError
@@ -20,6 +20,7 @@ from stopgrad.ops.gates.scaling import scale_gradient
 from stopgrad.ops.gates.stopping import prevent_gradient
 from stopgrad.ops.structural.sources import zeros_like
 from stopgrad.transforms.gradients.reverse import gradients
+from stopgrad.transforms.gradients.signatures import P, R
 
 __all__ = ["custom_jvp", "custom_vjp"]
 
@@ -27,24 +28,27 @@ Function = Callable[..., Any]
 
 ORDERS = 4
 """How often a derivative may use the function itself: so many times it can be differentiated again."""
-_RUNNING: ContextVar[tuple[_Custom, ...]] = ContextVar("running", default=())
+_RUNNING: ContextVar[tuple[_Custom[..., Any], ...]] = ContextVar("running", default=())
 
 
-class _Custom:
+class _Custom(Generic[P, R]):
     """A function with a derivative of its own, which is defined after it."""
 
     _what = ""
 
-    def __init__(self, fun: Function, nondiff_argnums: Sequence[int] | int = ()) -> None:
+    nondiff_argnums: tuple[int, ...]
+
+    def __init__(self, fun: Callable[P, R], nondiff_argnums: Sequence[int] | int = ()) -> None:
         if not callable(fun):
             raise ArgumentError(f"{self._what}: takes a function, not {fun!r:.60}")
         numbers: Any = [nondiff_argnums] if is_whole(nondiff_argnums) else nondiff_argnums
-        self.fun = fun
+        self.fun: Any = fun
         self.nondiff_argnums = tuple([whole(n) for n in numbers])
         functools.update_wrapper(self, fun)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        bound: Any = self
+        return bound if instance is None else functools.partial(bound, instance)
 
     def _defined(self) -> Function | None:
         raise NotImplementedError
@@ -53,31 +57,30 @@ class _Custom:
         """The results for the differentiated arguments, and the function of their cotangents."""
         raise NotImplementedError
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            args = self._positional(args, kwargs)
-        symbolic = any(isinstance(x, (Output, Operation)) for x in flatten(list(args))[0])
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        values: tuple[Any, ...] = self._positional(args, kwargs) if kwargs else args
+        symbolic = any(isinstance(x, (Output, Operation)) for x in flatten(list(values))[0])
         if default_graph() is None and not symbolic:
-            return self.fun(*args)
+            return self.fun(*values)
         if self._defined() is None:
             name = getattr(self.fun, "__name__", "the function")
             raise GradientError(f"{self._what}: {name} has no derivative yet; {self._cure.format(name)}")
         if _RUNNING.get().count(self) >= ORDERS:
             # In a body, the derivative is traced at once, and would be inside itself without end.
             return prevent_gradient(
-                self.fun(*args), f"{self._what}: derivatives that use the function go to order {ORDERS}"
+                self.fun(*values), f"{self._what}: derivatives that use the function go to order {ORDERS}"
             )
-        held = {n % len(args) for n in self.nondiff_argnums}
-        fixed = [args[n] for n in sorted(held)]
+        held = {n % len(values) for n in self.nondiff_argnums}
+        fixed = [values[n] for n in sorted(held)]
 
         def join(moving: Sequence[Any]) -> list[Any]:
             given = iter(moving)
-            return [args[i] if i in held else next(given) for i in range(len(args))]
+            return [values[i] if i in held else next(given) for i in range(len(values))]
 
         def f(*moving: Any) -> Any:
             return self._with_gradient(fixed, moving, join)
 
-        return custom_gradient(f)(*[x for i, x in enumerate(args) if i not in held])
+        return custom_gradient(f)(*[x for i, x in enumerate(values) if i not in held])
 
     _cure = ""
 
@@ -99,7 +102,7 @@ class _Custom:
         return (*args, *[kwargs[name] for name in names])
 
 
-class custom_vjp(_Custom):  # noqa: N801 - JAX's name
+class custom_vjp(_Custom[P, R]):  # noqa: N801 - JAX's name
     """Gives a function its own reverse-mode derivative, as ``jax.custom_vjp`` does.
 
     It becomes a :func:`custom_gradient`, and what is said there holds. Outside of a graph the function itself
@@ -126,7 +129,7 @@ class custom_vjp(_Custom):  # noqa: N801 - JAX's name
     _what = "custom_vjp"
     _cure = "call {}.defvjp(forward, backward)"
 
-    def __init__(self, fun: Function, nondiff_argnums: Sequence[int] | int = ()) -> None:
+    def __init__(self, fun: Callable[P, R], nondiff_argnums: Sequence[int] | int = ()) -> None:
         super().__init__(fun, nondiff_argnums)
         self._fwd: Function | None = None
         self._bwd: Function | None = None
@@ -173,7 +176,7 @@ class custom_vjp(_Custom):  # noqa: N801 - JAX's name
         return result, pullback
 
 
-class custom_jvp(_Custom):  # noqa: N801 - JAX's name
+class custom_jvp(_Custom[P, R]):  # noqa: N801 - JAX's name
     """Gives a function its own forward-mode derivative, as ``jax.custom_jvp`` does.
 
     The gradient is the transpose of that derivative, which is linear in the tangents; so it becomes a
@@ -198,7 +201,7 @@ class custom_jvp(_Custom):  # noqa: N801 - JAX's name
     _what = "custom_jvp"
     _cure = "define one with @{}.defjvp"
 
-    def __init__(self, fun: Function, nondiff_argnums: Sequence[int] | int = ()) -> None:
+    def __init__(self, fun: Callable[P, R], nondiff_argnums: Sequence[int] | int = ()) -> None:
         super().__init__(fun, nondiff_argnums)
         self._rule: Function | None = None
 
@@ -226,7 +229,8 @@ class custom_jvp(_Custom):  # noqa: N801 - JAX's name
         """
 
         def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-            result = self(*primals)
+            called: Any = self
+            result = called(*primals)
             parts = [f(t, result, *primals) for f, t in zip(jvps, tangents, strict=True) if f is not None]
             return result, functools.reduce(lambda a, b: a + b, parts) if parts else zeros_like(result)
 

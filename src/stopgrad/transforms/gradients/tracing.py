@@ -30,6 +30,10 @@ class Tracing:
     a new graph, arrays become placeholders, and :meth:`results` computes.
     """
 
+    graph: ArgumentGraph | Graph | Any
+    computes: bool
+    acted: int
+
     def __init__(self, *trees: Any) -> None:
         leaves = [leaf for tree in trees for leaf in flatten(tree)[0]]
         symbolic = next((x.as_output() for x in leaves if isinstance(x, (Output, Operation))), None)

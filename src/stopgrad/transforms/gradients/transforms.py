@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVarTuple, overload
 
 from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag, is_whole, whole
@@ -22,9 +22,21 @@ from stopgrad.graph.public import call, guarded, reads_arguments
 from stopgrad.ops.structural.sources import zeros_like
 from stopgrad.transforms.gradients.forward import push_forward
 from stopgrad.transforms.gradients.reverse import gradients
+from stopgrad.transforms.gradients.signatures import (
+    A,
+    AuxT,
+    Function,
+    Gradient,
+    GradientAndAux,
+    GradientOfTwo,
+    P,
+    R,
+    ValueAndGradient,
+    ValueAndGradientOfTwo,
+)
 from stopgrad.transforms.gradients.tracing import Tracing
 
-Function = Callable[..., Any]
+Arguments = TypeVarTuple("Arguments")
 
 
 @reads_arguments
@@ -85,6 +97,26 @@ def _zero_or_none(g: Output | None, x: Output, unconnected: str) -> Output | Non
     return zeros_like(x) if g is None and unconnected == "zero" else g
 
 
+@overload
+def value_and_grad(
+    f: Callable[P, R],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: bool = False,
+    unconnected: Literal["zero"] = "zero",
+) -> ValueAndGradient[P, R]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, R],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: bool = False,
+    unconnected: Literal["zero"] = "zero",
+) -> ValueAndGradientOfTwo[P, R]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, R], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero"
+) -> Callable[P, tuple[R, Any]]: ...
 def value_and_grad(
     f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero"
 ) -> Function:
@@ -188,6 +220,38 @@ def _scalar(value: object, graph: Graph) -> Output:
     return y
 
 
+@overload
+def grad(
+    f: Callable[P, object],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    unconnected: Literal["zero"] = "zero",
+) -> Gradient[P]: ...
+@overload
+def grad(
+    f: Callable[P, tuple[object, AuxT]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    unconnected: Literal["zero"] = "zero",
+) -> GradientAndAux[P, AuxT]: ...
+@overload
+def grad(
+    f: Callable[P, object],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[False] = False,
+    unconnected: Literal["zero"] = "zero",
+) -> GradientOfTwo[P]: ...
+@overload
+def grad(
+    f: Callable[P, object],
+    argnums: int | Sequence[int] = 0,
+    *,
+    has_aux: bool = False,
+    unconnected: str = "zero",
+) -> Callable[P, Any]: ...
 def grad(
     f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero"
 ) -> Function:
@@ -212,8 +276,18 @@ def grad(
     return gradient
 
 
-@guarded("vjp")
-def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
+@overload
+def vjp(
+    f: Callable[[*Arguments], R], *primals: *Arguments, has_aux: Literal[False] = False
+) -> tuple[R, Callable[[R], tuple[*Arguments]]]: ...
+@overload
+def vjp(
+    f: Callable[[*Arguments], tuple[R, AuxT]], *primals: *Arguments, has_aux: Literal[True]
+) -> tuple[R, Callable[[R], tuple[*Arguments]], AuxT]: ...
+@overload
+def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any: ...
+@guarded("vjp")  # type: ignore[misc] # mypy cannot compare it with what *Arguments stands for.
+def vjp(f: Any, *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and its pullback.
 
     Args:
@@ -273,7 +347,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
 
 
 @guarded("jvp")
-def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def jvp(f: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[R, R]:
     """The value of f, and its derivative along tangents.
 
     Args:
@@ -330,6 +404,10 @@ def _direction(tracing: Tracing, tangent: ArrayLike, x: Output) -> Output:
     return t
 
 
+@overload
+def hvp(f: Callable[[A], object], primals: tuple[A], tangents: tuple[A]) -> A: ...
+@overload
+def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any: ...
 @guarded("hvp")
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of f, a function with a scalar value, times a direction, without building the Hessian.

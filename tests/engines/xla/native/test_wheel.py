@@ -55,4 +55,4 @@ def test_a_plain_wheel_is_for_every_machine(tmp_path: Path) -> None:
     names = zipfile.ZipFile(made).namelist()
     assert not [name for name in names if name.endswith(".so")]
     assert {"stopgrad/__init__.py", "stopgrad/py.typed", "stopgrad_trainer/__init__.py"} <= set(names)
-    assert {"stopgrad-stubs/nn.pyi", "stopgrad-stubs/py.typed"} <= set(names)
+    assert {"stopgrad/nn.pyi", "stopgrad/ops/functions.pyi", "stopgrad/py.typed"} <= set(names)

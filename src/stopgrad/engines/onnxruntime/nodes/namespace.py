@@ -47,6 +47,8 @@ class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
 class Part:
     """A module of NumPy's or SciPy's, whose functions take known operands only."""
 
+    xp: Writing
+
     def __init__(self, xp: Writing, module: str) -> None:
         self.xp, self._module = xp, module
 

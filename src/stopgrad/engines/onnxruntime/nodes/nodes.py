@@ -91,6 +91,8 @@ class Nodes:
         place: the name of the operation that is being written, with which new names begin.
     """
 
+    place: str
+
     def __init__(
         self, opset: int, outer: Nodes | None = None, functions: dict[str, Function] | None = None
     ) -> None:

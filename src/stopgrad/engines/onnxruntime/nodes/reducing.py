@@ -182,7 +182,8 @@ class Reducing(Writing):
     ) -> Any:
         return self._extreme("ReduceMin", x, axis, keepdims, initial)
 
-    amax, amin = max, min  # noqa: A003 - the methods above
+    amax = max  # noqa: A003 - the methods above
+    amin = min  # noqa: A003
 
     def _extreme(
         self, op_type: str, x: Value, axis: int | Sequence[int] | None, keepdims: bool, initial: float | None

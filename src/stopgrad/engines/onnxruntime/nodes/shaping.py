@@ -54,7 +54,8 @@ class Shaping(Writing):
     def full_like(self, x: Array, value: Operand, dtype: npt.DTypeLike | None = None) -> Any:
         return self.full(x.shape, value, x.dtype if dtype is None else dtype)
 
-    empty, empty_like = zeros, zeros_like
+    empty = zeros
+    empty_like = zeros_like
 
     @writes
     def arange(

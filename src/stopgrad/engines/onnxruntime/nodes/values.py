@@ -57,6 +57,11 @@ class Value:
         def __abs__(self) -> Value: ...
         def __invert__(self) -> Value: ...
 
+    xp: Namespace
+    name: str
+    shape: tuple[Size, ...]
+    dtype: np.dtype[Any]
+
     def __init__(self, xp: Namespace, name: str, dtype: npt.DTypeLike, shape: Shape) -> None:
         self.xp = xp
         self.name = name
@@ -110,7 +115,9 @@ class Value:
     def __bool__(self) -> bool:
         raise self.xp.missing("a decision by a value, while the graph is written,")
 
-    __float__ = __int__ = __index__ = __bool__
+    __float__ = __bool__
+    __int__ = __bool__
+    __index__ = __bool__
 
     def __repr__(self) -> str:
         return f"<Value {self.name}: {self.dtype}{list(self.shape)}>"

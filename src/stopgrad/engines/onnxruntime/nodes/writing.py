@@ -65,6 +65,10 @@ class Writing:
         opset: the version of ONNX's operators.
     """
 
+    nodes: Nodes
+    opset: int
+    sizes: Sizes
+
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         self.opset = nodes.opset

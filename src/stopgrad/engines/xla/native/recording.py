@@ -45,6 +45,11 @@ class Node:
 
     __slots__ = ("given", "inputs", "kind", "late", "op")
 
+    op: str
+    inputs: tuple[Node, ...]
+    kind: str
+    late: bool
+
     def __init__(self, op: str, inputs: tuple[Node, ...], kind: str, given: object = None) -> None:
         self.op = op
         self.inputs = inputs
@@ -58,6 +63,12 @@ class Symbol:
 
     __slots__ = ("dtype", "node", "recorder", "shape", "source")
     __array_priority__ = 1000
+
+    recorder: Recorder
+    shape: _Shape
+    dtype: np.dtype[Any]
+    node: Node | None
+    source: Output | None
 
     def __init__(
         self,
@@ -96,7 +107,7 @@ class Symbol:
     def __bool__(self) -> bool:
         raise Refused("a value is asked for")
 
-    __hash__ = object.__hash__
+    __hash__: Any = object.__hash__
 
     def __neg__(self) -> Symbol:
         return self.recorder.negative(self)

@@ -29,6 +29,8 @@ class Linear:
         results: the shapes and dtypes of its results.
     """
 
+    results: tuple[Kind, ...]
+
     def __init__(self, results: Sequence[Kind]) -> None:
         self.results = tuple(results)
         self._batched: dict[tuple[int, tuple[int | None, ...]], Batched] = {}

@@ -37,6 +37,12 @@ class Parted:
         kept: what else the gradient uses that depends on no cotangent; nothing if it is an error.
     """
 
+    used: list[bool]
+    inputs: list[Output]
+    outputs: list[Output]
+    xs: list[Output]
+    ys: list[Output]
+
     def __init__(
         self,
         inputs: Sequence[Output],

@@ -56,6 +56,9 @@ class Computation:
         outputs: what is computed from them; at least one.
     """
 
+    inputs: tuple[Output, ...]
+    outputs: tuple[Output, ...]
+
     def __init__(self, name: str, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
         self.name = name
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
@@ -110,6 +113,12 @@ class Derivative:
         moves: the results of the computation that depend on those inputs, as far as gates let them.
         linear: the map from the inputs' tangents to those of these results.
     """
+
+    forward: Computation
+    used: Sequence[bool]
+    kept: Sequence[int]
+    moves: Sequence[bool]
+    linear: Linear
 
     def __init__(
         self,

@@ -104,6 +104,14 @@ class Traced:
         names: the names of the dtypes in it.
     """
 
+    values: Mapping[str, Any]
+    points: dict[str, NumpyArray]
+    here: Arrays
+    names: set[str]
+    precision: str
+    modes: list[str]
+    closed: jex.ClosedJaxpr
+
     def __init__(
         self,
         function: Callable[..., list[Any]],
@@ -189,6 +197,8 @@ class Values:
     Attributes:
         here: those at the point.
     """
+
+    here: Arrays
 
     def __init__(self, closed: jex.ClosedJaxpr, values: Sequence[Any], holds: Holds) -> None:
         self._values = values

@@ -24,7 +24,11 @@ def _transposed(x: Output) -> Output:
 def _cholesky(step: Step, x: Output) -> Any:
     if _is_symmetrized(x):
         return sg.cholesky(x)
-    return owned(step, lambda _, y: [sg.cholesky(y)], [x])  # JAX's gradient need not be symmetric.
+
+    def factor(_: Step, y: Output) -> list[Output]:
+        return [sg.cholesky(y)]
+
+    return owned(step, factor, [x])  # JAX's gradient need not be symmetric.
 
 
 def _is_symmetrized(x: Output) -> bool:

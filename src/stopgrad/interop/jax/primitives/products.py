@@ -35,7 +35,7 @@ def _dot_general(step: Step, a: Output, b: Output) -> Any:
     if truths:
         a, b = sg.cast(a, sg.int32), sg.cast(b, sg.int32)
     a, b = [a, b] if truths else _working(step, a, b)
-    made = _as_matrices(a, b, over_a, over_b, batch_a, batch_b)
+    made: Any = _as_matrices(a, b, over_a, over_b, batch_a, batch_b)
     if made is None:
         letters = iter(string.ascii_letters)
         in_a = [next(letters) for _ in range(a.ndim)]

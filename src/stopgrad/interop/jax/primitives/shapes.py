@@ -239,7 +239,8 @@ def _elementwise(step: Step, body: jex.ClosedJaxpr, operands: Sequence[Output]) 
     flat = [sg.reshape(x, [-1]) for x in operands]
     made = sg.vmap(lambda *xs: tuple(step.run(body, *xs)))(*flat)
     shape = operands[0].shape
-    return [sg.reshape(y, shape) for y in (made if isinstance(made, tuple) else (made,))]
+    results: Sequence[Output] = made if isinstance(made, tuple) else (made,)
+    return [sg.reshape(y, shape) for y in results]
 
 
 def _position(function: Callable[..., Any]) -> Any:

@@ -49,6 +49,11 @@ class Body:
 
     __slots__ = ("around", "graph", "inputs", "outputs")
 
+    graph: onnx.GraphProto
+    around: Any
+    inputs: list[str]
+    outputs: list[str]
+
     def __init__(self, graph: onnx.GraphProto, around: Any) -> None:
         self.graph = graph
         self.around = around
@@ -75,6 +80,11 @@ class Call(calling.Call):
         schema: the operator's schema, ``onnx.defs.OpSchema``, or None.
         around: the values of the graph around the node, by name.
     """
+
+    node: onnx.NodeProto
+    schema: OpSchema | None
+    around: Mapping[str, Any] | dict[str, Any]
+    domain: str
 
     def __init__(
         self,

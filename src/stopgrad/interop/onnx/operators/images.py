@@ -111,7 +111,7 @@ def _aligned(
     shape = [ends.shape[0], counts[0] * samples[0], counts[1] * samples[1]]
     wide = [sg.broadcast_to(place, shape) for place in places]
     parts = corners(Sampling(sg.gather(x, images), 0, True), wide)
-    seen = brought(sg.expand_dims(sg.logical_and(*inside), 1), x.dtype)
+    seen = brought(sg.expand_dims(sg.logical_and(inside[0], inside[1]), 1), x.dtype)
     largest = str(node.attribute("mode", "avg")) == "max"
     # The operator takes the maximum of the weighted pixels, not of their sums.
     values = sg.multiply(functools.reduce(sg.maximum, parts) if largest else sg.add_n(parts), seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
@@ -18,6 +19,10 @@ class Labels:
         ignored: which labels are ignored; None if none can be.
         weights: of each label, 0 for ignored ones; None if all count alike.
     """
+
+    reduction: str
+    ignored: Any
+    classes: Any
 
     def __init__(self, node: Call, labels: sg.Output, weights: sg.Output | None, dtype: DType) -> None:
         self.reduction = str(node.attribute("reduction", "mean"))
@@ -43,7 +48,9 @@ class Labels:
         if self.ignored is not None:  # These may not be finite.
             losses = sg.where(self.ignored, brought(0, losses.dtype), losses)
         if self.weights is None:
-            return {"none": lambda x: x, "mean": sg.reduce_mean, "sum": sg.reduce_sum}[self.reduction](losses)
+            reductions: dict[str, Callable[[sg.Output], sg.Output]]
+            reductions = {"none": lambda x: x, "mean": sg.reduce_mean, "sum": sg.reduce_sum}
+            return reductions[self.reduction](losses)
         losses = sg.multiply(losses, self.weights)
         if self.reduction == "none":
             return losses

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,63 +9,34 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.spatial import Spatial, explicit_pads
-from stopgrad.interop.shared.conversions import along, brought, product, static
+from stopgrad.interop.shared.conversions import along, brought, product
 from stopgrad.interop.shared.convolutions import LAYOUTS
-from stopgrad.interop.shared.pooling import max_places, places, shares
+from stopgrad.interop.shared.pooling import Windows, max_places
 from stopgrad.interop.shared.slices import padded
 
 
 class Pooling(Spatial):
-    """The attributes of a pooling operator.
+    """The attributes of a pooling operator, and its windows."""
 
-    Attributes:
-        counts: the number of windows along each axis.
-        wide: the pads, widened for the last windows if sizes are rounded up.
-    """
+    layout: str
 
     def __init__(self, node: Call, x: sg.Output) -> None:
         super().__init__(node, x)
         self.node = node
         if len(self.window) not in LAYOUTS:
             node.fail(f"there is pooling over one to three axes here, not over {len(self.window)}")
-        self.layout = LAYOUTS[len(self.window)]
         upwards = bool(node.attribute("ceil_mode", 0))
-        self.counts: list[Any] = []
-        self.wide: list[tuple[int, int]] = []
-        for size, reach, step, (before, after) in zip(
-            x.shape[2:], self.reach, self.stride, self.pads, strict=True
-        ):
-            room = size + before + after - reach
-            count = room // step + 1
-            if upwards and step > 1:
-                if isinstance(size, sg.Dim):
-                    node.fail("ceil_mode needs sizes that are numbers; fix the sizes of its input")
-                count = -(-room // step) + 1
-                if (count - 1) * step >= size + before:
-                    count -= 1  # No window starts in the padding at the end.
-                after = max((count - 1) * step + reach - size - before, after)
-            self.counts.append(count)
-            self.wide.append((before, after))
+        self.windows = Windows(x.shape[2:], self.window, self.stride, self.dilation, self.pads, upwards)
 
-    def places(self, what: str) -> list[Any]:
-        """For each axis, the index of each element of each window: [windows, window]."""
-        before = [pads[0] for pads in self.pads]
-        return places(static(self.counts, what), self.window, self.stride, self.dilation, before)
-
-    def means(self, x: sg.Output) -> Any:
-        """The means of the windows of x, in which the zeros around it count."""
+    def counting(self) -> Windows:
+        """The windows, where the padding counts."""
         if self.padding is not self.pads:
             self.node.fail("padding that counts needs sizes that are numbers; give it pads")
-        x = padded(x, [(0, 0), (0, 0), *self.wide])
-        return sg.avg_pool(x, *self._told("VALID"), dilations=list(self.dilation))
-
-    def _told(self, padding: Sequence[Sequence[int]] | str) -> tuple[Any, ...]:
-        return list(self.window), list(self.stride), padding, self.layout
+        return self.windows
 
     def pooled(self, function: Callable[..., Any], x: sg.Output) -> Any:
         """x pooled by a function that does not count padding."""
-        around = self.wide if self.padding is self.pads else self.padding
-        return function(x, *self._told(around), dilations=list(self.dilation))
+        return self.windows.pooled(function, x, None if self.padding is self.pads else self.padding)
 
 
 def max_pool(node: Call, x: sg.Output) -> Any:
@@ -76,7 +46,8 @@ def max_pool(node: Call, x: sg.Output) -> Any:
     y = brought(pooling.pooled(sg.max_pool, values), x.dtype)
     if not node.wants(1):
         return y
-    found = max_places(x, pooling.places("the indices of MaxPool"), bool(node.attribute("storage_order", 0)))
+    places = pooling.windows.places("the indices of MaxPool")
+    found = max_places(x, places, bool(node.attribute("storage_order", 0)))
     return y, sg.add(found, _planes(x.shape[0], x.shape[1], product(x.shape[2:]), found.ndim))
 
 
@@ -91,12 +62,7 @@ def average_pool(node: Call, x: sg.Output) -> Any:
     pooling = Pooling(node, x)
     if not node.attribute("count_include_pad", 0):
         return pooling.pooled(sg.avg_pool, x)
-    y = pooling.means(x)
-    if pooling.wide == pooling.pads:
-        return y
-    found = pooling.places("AveragePool with ceil_mode")
-    kept = shares(found, static(x.shape[2:], "AveragePool with ceil_mode"), pooling.pads)
-    return sg.multiply(y, brought(kept * math.prod(pooling.window), x.dtype))
+    return pooling.counting().padded_means(x, "AveragePool with ceil_mode")
 
 
 def powers(x: sg.Output, p: int) -> Any:
@@ -118,7 +84,8 @@ def root(x: sg.Output, p: int) -> Any:
 
 def lp_pool(node: Call, x: sg.Output) -> Any:
     pooling, p = Pooling(node, x), int(node.attribute("p", 2))
-    total = sg.multiply(pooling.means(powers(x, p)), brought(math.prod(pooling.window), x.dtype))
+    windows = pooling.counting()
+    total = sg.multiply(windows.means(powers(x, p)), brought(windows.elements, x.dtype))
     return root(total, p)
 
 

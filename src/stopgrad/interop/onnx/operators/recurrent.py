@@ -89,6 +89,13 @@ class Layer:
         units: the number of hidden units.
     """
 
+    node: Call
+    activations: list[Activation]
+    kernel: sg.Output
+    bias: sg.Output | None
+    peepholes: sg.Output | None
+    units: Size
+
     def __init__(
         self,
         node: Call,
@@ -146,6 +153,11 @@ def _peeped(x: sg.Output, weight: sg.Output | None, c: sg.Output) -> Any:
 
 class Kind:
     """The differences between the three operators: gates, activations, states and step."""
+
+    gates: int
+    activations: Sequence[str]
+    states: int
+    step: Callable[..., Any]
 
     def __init__(self, gates: int, activations: Sequence[str], states: int, step: Callable[..., Any]) -> None:
         self.gates, self.activations, self.states, self.step = gates, activations, states, step

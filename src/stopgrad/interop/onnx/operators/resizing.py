@@ -28,6 +28,12 @@ class Axis:
         start, end: the part of it to resize, from 0 to 1.
     """
 
+    old: int
+    new: int
+    scale: float
+    start: float
+    end: float
+
     def __init__(self, old: int, new: int, scale: float, start: float = 0.0, end: float = 1.0) -> None:
         self.old, self.new, self.scale, self.start, self.end = old, new, scale, start, end
 
@@ -116,6 +122,14 @@ def _smoothed(kernel: Callable[[Any], Any], radius: int, ratio: np.ndarray[Any, 
 class Interpolation:
     """The attributes of a Resize about interpolation."""
 
+    mode: str
+    transform: str
+    nearest: str
+    a: float
+    smooth: bool
+    inside: bool
+    beyond: float
+
     def __init__(self, node: Call) -> None:
         self.mode = str(node.attribute("mode", "nearest"))
         self.transform = str(node.attribute("coordinate_transformation_mode", "half_pixel"))
@@ -176,6 +190,13 @@ def interpolated(x: sg.Output, place: int, axis: Axis, how: Interpolation) -> An
 
 class OpenAxis:
     """As :class:`Axis`, for symbolic sizes: the sizes are outputs."""
+
+    count: Size
+    last: sg.Output
+    old: sg.Output
+    new: sg.Output
+    scale: Any
+    width: Any
 
     def __init__(self, x: sg.Output, place: int, new: Size, scale: float | None) -> None:
         old = x.shape[place]

@@ -19,6 +19,12 @@ class Spatial:
         padding: the same for our functions: the pads, or "SAME" if they depend on symbolic sizes.
     """
 
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    auto_pad: str
+    pads: list[tuple[Any, Any]]
+
     def __init__(self, node: Call, x: sg.Output, window: Sequence[int] | None = None) -> None:
         given = node.attribute("kernel_shape", window)
         if given is None:

@@ -28,6 +28,8 @@ class Judged:
         notes: remarks for the user that are no errors.
     """
 
+    outputs: dict[str, Output]
+
     def __init__(self, name: str, outputs: Mapping[str, Output], taken: Sequence[str]) -> None:
         self.name = name
         self.outputs = dict(outputs)

@@ -139,6 +139,8 @@ class Uses:
         makers: nodes by the names of their results.
     """
 
+    stored: set[str]
+
     def __init__(self, model: onnx.ModelProto) -> None:
         self.readers: dict[str, list[Use]] = defaultdict(list)
         self.makers: dict[str, Any] = {}

@@ -55,6 +55,9 @@ class Verdict(NamedTuple):
 class Weighing:
     """The evidence about the tensors of one model."""
 
+    uses: Uses
+    unread: tuple[str, ...]
+
     def __init__(self, model: onnx.ModelProto) -> None:
         self.told: Told = told_of(model)
         self.uses = Uses(model)

@@ -41,6 +41,8 @@ class Call(calling.Call):
         open_attributes: as ``AttrValue``: the node's own, and those that the function around was given.
     """
 
+    open_attributes: Mapping[str, Any] | dict[str, Any]
+
     def __init__(
         self,
         op_type: str,

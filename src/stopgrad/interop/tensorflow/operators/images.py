@@ -34,6 +34,12 @@ class Axis:
         scale: how many old pixels a new one takes.
     """
 
+    old: int
+    new: int
+    aligned: bool
+    half: bool
+    scale: np.float32
+
     def __init__(self, node: Call, old: int, new: int) -> None:
         bounded(new, "so large a size")
         if old < 1 or new < 1:
@@ -134,6 +140,12 @@ def _resizing(find: Callable[[Axis], Weights], keeps_dtype: bool = False) -> Rul
 
 class Scaling:
     """How an axis is scaled and moved, by a kernel that may be widened so that every pixel counts."""
+
+    kernel: str
+    radius: int | float
+    step: np.float32
+    move: np.float32
+    wide: np.float32
 
     def __init__(self, node: Call, scale: float, move: float) -> None:
         self.kernel = str(node.attribute("kernel_type", "lanczos3"))

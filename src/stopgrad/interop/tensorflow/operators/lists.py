@@ -36,11 +36,16 @@ class TensorList:
 
     __slots__ = ("_rows", "base", "dtype", "grows", "index", "item", "length", "shape", "was_read")
 
+    length: Any
+    _rows: Any
+    grows: bool
+    was_read: bool
+
     def __init__(
         self, length: Any, shape: Sequence[Any] | None, dtype: DType | None, rows: sg.Output | None = None
     ) -> None:
         self.length, self.dtype, self._rows = length, dtype, rows
-        self.shape = tuple(shape) if shape is not None else None
+        self.shape: tuple[Any, ...] | None = tuple(shape) if shape is not None else None
         if rows is not None:
             self.shape, self.dtype = tuple(rows.shape[1:]), rows.dtype
         self.base: TensorList | None = None
@@ -200,7 +205,7 @@ def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = 
     length = wanted if isinstance(wanted, sg.Dim) or wanted >= 0 else None
     if length is None:
         length = int(node.known(indices).max(initial=-1)) + 1
-    rows = sg.zeros([length, *x.shape[1:]], x.dtype)
+    rows: Any = sg.zeros([length, *x.shape[1:]], x.dtype)
     return TensorList(length, None, None, _written(rows, node.tensor(indices), x))
 
 

@@ -35,6 +35,12 @@ class Loop:
         rows: the positions of lists that become rows of a scan.
     """
 
+    node: Call
+    condition: Function
+    body: Function
+    states: list[Any]
+    fixed: set[int]
+
     def __init__(self, node: Call, condition: Function, body: Function, states: Sequence[Any]) -> None:
         self.node, self.condition, self.body = node, condition, body
         self.states = list(states)

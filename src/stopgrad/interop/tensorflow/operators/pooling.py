@@ -8,7 +8,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.interop.shared.conversions import along, brought, pulled, static
-from stopgrad.interop.shared.pooling import max_places, places
+from stopgrad.interop.shared.pooling import Windows, max_places
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.spatial import Spatial
 
@@ -19,6 +19,8 @@ class Pooling(Spatial):
     Attributes:
         window: its size along each spatial axis.
     """
+
+    window: list[Any]
 
     def __init__(
         self, node: Call, rank: int, ksize: Sequence[int] | None = None, strides: Sequence[int] | None = None
@@ -88,11 +90,14 @@ def _max_pool_with_argmax(node: Call, x: sg.Output) -> Any:
     found = Pooling(node, 2)
     y = found.largest(x)
     sizes, counts = (static(z.shape[1:-1], "the indices of maxima") for z in (x, y))
-    before = []
-    for size, count, k, step in zip(sizes, counts, found.window, found.strides, strict=True):
-        before.append(max((count - 1) * step + k - size, 0) // 2 if found.padding == "SAME" else 0)
-    windows = places(counts, found.window, found.strides, [1, 1], before)
-    pixels = sg.transpose(max_places(sg.transpose(x, (0, 3, 1, 2)), windows), (0, 2, 3, 1))
+    pads = [(0, 0), (0, 0)]
+    if found.padding == "SAME":
+        around = zip(sizes, counts, found.window, found.strides, strict=True)
+        wide = [max((count - 1) * step + k - size, 0) for size, count, k, step in around]
+        pads = [(n // 2, n - n // 2) for n in wide]
+    windows = Windows(sizes, found.window, found.strides, [1, 1], pads)
+    places = windows.places("the indices of maxima")
+    pixels = sg.transpose(max_places(sg.transpose(x, (0, 3, 1, 2)), places), (0, 2, 3, 1))
     channels = x.shape[3]
     number = sg.multiply(pixels, brought(channels, sg.int64, x))
     number = sg.add(number, along(sg.range(0, channels, dtype=sg.int64), 3, 4))

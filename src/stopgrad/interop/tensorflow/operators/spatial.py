@@ -24,6 +24,10 @@ class Spatial:
         padding: "SAME", "VALID", or for each spatial axis how many elements are added before and after.
     """
 
+    first: bool
+    strides: list[Any]
+    dilations: list[Any]
+
     def __init__(self, node: Call, rank: int, strides: Sequence[int] | None = None) -> None:
         self.rank = rank
         layout = str(node.attribute("data_format") or ("NHWC" if rank == 2 else "NDHWC"))

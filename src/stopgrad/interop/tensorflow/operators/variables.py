@@ -21,6 +21,9 @@ class Variable:
 
     __slots__ = ("is_reference", "name", "value")
 
+    name: str
+    is_reference: bool
+
     def __init__(self, name: str, is_reference: bool = False) -> None:
         self.name, self.is_reference = name, is_reference
         self.value: Any = None

@@ -31,6 +31,9 @@ class Reading:
         is_inside: whether it is a function's, branch's or loop's that is called; then tapes do not count.
     """
 
+    graph: Any
+    is_inside: bool
+
     def __init__(self, graph: Any, is_inside: bool) -> None:
         self.graph, self.is_inside = graph, is_inside
         self.made: dict[tuple[str, int], Output] = {}

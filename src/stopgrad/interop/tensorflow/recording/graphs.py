@@ -147,6 +147,10 @@ class Building:
         unwritten: the stops that nobody wrote.
     """
 
+    make: Maker
+    recorder: Recorder
+    tape: Tape | None
+
     def __init__(self, recorder: Recorder, tape: Tape | None, xs: Mapping[str, Subject]) -> None:
         self.make = Maker()
         self.recorder, self.tape, self._xs = recorder, tape, xs

@@ -269,7 +269,10 @@ class AskedOp:
         inputs, outputs: the tensors.
     """
 
-    skip_input_indices = ()
+    skip_input_indices: tuple[int, ...] = ()
+
+    inputs: list[Any]
+    outputs: list[Any]
 
     def __init__(self, op: Any, inputs: list[Any], outputs: list[Any]) -> None:
         self._op, self.inputs, self.outputs = op, inputs, outputs

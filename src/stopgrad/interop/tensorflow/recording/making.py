@@ -23,6 +23,8 @@ class Maker:
         graph: the graph.
     """
 
+    graph: Graph
+
     def __init__(self) -> None:
         self.graph = Graph()
         self._taken: set[str] = set()

@@ -84,6 +84,17 @@ class Event:
         "scope", "serial", "tapes",
     )  # fmt: skip
 
+    serial: int
+    kind: Kind
+    call: str
+    place: RawLocation | None
+    inputs: tuple[Value, ...]
+    results: tuple[Shape, ...]
+    tapes: tuple[Tape, ...]
+    attrs: tuple[Any, ...]
+    scope: str
+    closes: int
+
     def __init__(
         self,
         kind: Kind,

@@ -40,6 +40,10 @@ class Session:
         progress: told what is done, in a line.
     """
 
+    facts: Facts
+    recorder: Recorder
+    lost: dict[str, None]
+
     def __init__(
         self,
         every: int = 100,

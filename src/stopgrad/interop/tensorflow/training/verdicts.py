@@ -38,6 +38,11 @@ def problems_of(facts: Facts, recorder: Recorder, cause: Sequence[Problem] = ())
 class _Known:
     """The facts, by variable."""
 
+    points: list[Point]
+    stepping: list[Optimizer]
+    held: set[int]
+    arriving: set[int]
+
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.points = list(facts.points.values())

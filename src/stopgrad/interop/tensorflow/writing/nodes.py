@@ -72,6 +72,10 @@ class Nodes:
         place: the name of the operation that is being written, with which new names begin.
     """
 
+    graph: GraphDef
+    place: str
+    sizes: Sizes
+
     def __init__(self) -> None:
         self.graph = GraphDef()
         self.graph.versions.producer = PRODUCER

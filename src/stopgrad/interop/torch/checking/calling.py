@@ -63,6 +63,10 @@ class Calls(TorchFunctionMode):
         dtypes: the names of the dtypes that were computed.
     """
 
+    holds: bool
+    wide: Mapping[int, Tensor] | None
+    opens: Opens | None
+
     def __init__(
         self, holds: bool = True, wide: Mapping[int, Tensor] | None = None, opens: Opens | None = None
     ) -> None:

@@ -113,6 +113,13 @@ class Called:
         made: its results.
     """
 
+    xs: list[Tensor]
+    points: dict[str, NumpyArray]
+    calls: Calls
+    made: list[Tensor]
+    names: set[str]
+    precision: str
+
     def __init__(self, point: Posed, stops: str, cotangents: Sequence[Tensor] | None = None) -> None:
         self._point, self._stops, self._cotangents = point, stops, cotangents
         self.xs = list(point.xs.values())

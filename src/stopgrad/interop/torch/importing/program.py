@@ -86,11 +86,16 @@ def exported(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) 
                 f"takes a torch.nn.Module, with example arguments, or a torch.export.ExportedProgram; "
                 f"got {shorten(program)}"
             )
-        table: Any = torch.export.default_decompositions()
-        for name in _WHOLE:
-            packet, _, overload = name.partition(".")
-            table.pop(getattr(getattr(torch.ops.aten, packet), overload or "default"), None)
-        return _marked(program).run_decompositions(table)
+        return _marked(program).run_decompositions(decompositions())
+
+
+def decompositions() -> dict[Any, Any]:
+    """How operators are made of others: those that are keys here have no translation of ours."""
+    table: Any = torch.export.default_decompositions()
+    for name in _WHOLE:
+        packet, _, overload = name.partition(".")
+        table.pop(getattr(getattr(torch.ops.aten, packet), overload or "default"), None)
+    return dict(table)
 
 
 def called(program: Program) -> str:

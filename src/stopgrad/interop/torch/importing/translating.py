@@ -31,6 +31,9 @@ Node = torch.fx.Node
 class Refusal:
     """A call that cannot be translated: its operator, its line, and the reason."""
 
+    name: str
+    location: Any
+
     def __init__(self, node: Node, why: str) -> None:
         self.name = name_of(node)
         self.location = location_of(node)
@@ -81,7 +84,7 @@ class Translator:
 
     # ------------------------------------------------------------------------------------------- sizes
 
-    def size(self, size: int | torch.SymInt) -> Any:
+    def size(self, size: Any) -> Any:
         """A size of PyTorch's as a number or a :class:`stopgrad.Dim`."""
         if isinstance(size, int):
             return size

@@ -61,6 +61,18 @@ class Call:
         "writes",
     )
 
+    name: str
+    act: Act
+    why: str
+    flat: bool
+    alike: bool
+    dual: bool
+    apart: bool
+    writes: bool
+    overwrites: bool
+    classifies: bool
+    plain: bool
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name(function)
         short = self.name.removeprefix(_VARIABLE).removeprefix("torch.")

@@ -36,6 +36,11 @@ class Returned:
 
     __slots__ = ("_given", "_inputs", "_passed", "asked", "edges", "event", "others")
 
+    event: Event
+    edges: tuple[Value | None, ...]
+    asked: int
+    others: tuple[tuple[int, str, str], ...]
+
     def __init__(self, event: Event, edges: Sequence[Value | None], asked: int) -> None:
         self.event, self.edges, self.asked = event, tuple(edges), asked
         self._inputs, self.others = event.inputs, event.walls

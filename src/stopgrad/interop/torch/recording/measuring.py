@@ -42,6 +42,8 @@ class Arrival:
 
     __slots__ = ("_elements", "_found", "_grad", "_tensor", "_version", "norm")
 
+    norm: float
+
     def __init__(self, tensor: Tensor, grad: Tensor, norm: float) -> None:
         self.norm, self._version = norm, internals.version_of(grad)
         self._elements = grad.numel()

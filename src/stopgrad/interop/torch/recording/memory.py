@@ -39,6 +39,10 @@ class Held:
 
     __slots__ = ("content", "needs", "place", "ref", "root", "serial", "value")
 
+    value: Value
+    serial: int
+    needs: bool
+
     def __init__(self, tensor: Tensor, value: Value, serial: int) -> None:
         self.ref: weakref.ref[Any] = weakref.ref(tensor)
         self.value, self.serial = value, serial
@@ -76,6 +80,11 @@ class Store:
 
     __slots__ = ("first", "origin", "ref", "serial", "value", "writes")
 
+    value: Value
+    serial: int
+    first: Held | None
+    origin: Value
+
     def __init__(self, memory: Any, value: Value, serial: int, first: Held | None) -> None:
         self.ref: weakref.ref[Any] = weakref.ref(memory)
         self.value, self.serial, self.first = value, serial, first
@@ -89,6 +98,8 @@ class Memory:
     Attributes:
         rewritten: whether any memory was written into after its first value was noted.
     """
+
+    rewritten: bool
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}

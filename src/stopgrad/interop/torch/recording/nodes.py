@@ -6,7 +6,7 @@ again for as long as autograd keeps them. Of nodes that nobody recorded, events 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -26,7 +26,7 @@ from stopgrad.interop.torch.recording.record import Event, Kind, Shape, Value, e
 Node = Any  # torch.autograd.graph.Node, which PyTorch annotates with a method for its metadata, a dict.
 _LEAF: Any = torch.ones((), requires_grad=True).view(1)
 LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
-number_of = internals.number_of
+number_of: Callable[[Any], int] = internals.number_of
 FLAT = "its gradient is zero everywhere"
 EARLIER = "made before the watch began"
 OVERWRITTEN = "overwritten in place"
@@ -113,6 +113,8 @@ class Key:
     """A key in a node's ``metadata`` under which a watch stores something, with the owner of the watch."""
 
     __slots__ = ("owner",)
+
+    owner: Owner
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner

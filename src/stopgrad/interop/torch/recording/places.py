@@ -114,6 +114,14 @@ class Entry:
 
     __slots__ = ("begins", "leaves", "manager", "optimizes", "place", "recomputes", "why")
 
+    manager: int
+    leaves: bool
+    begins: bool
+    why: str
+    optimizes: bool
+    recomputes: bool
+    place: RawLocation | None
+
     def __init__(self, frame: FrameType | None) -> None:
         self.manager, self.leaves, self.begins = 0, False, False
         self.why = "torch.set_grad_enabled(False)"

@@ -92,6 +92,14 @@ class Event:
         "why",
     )
 
+    serial: int
+    kind: Kind
+    call: str
+    inputs: tuple[Value, ...]
+    walls: tuple[tuple[int, str, str], ...]
+    region: Region | None
+    why: str
+
     def __init__(
         self,
         kind: Kind,
@@ -150,6 +158,11 @@ class Value:
     """
 
     __slots__ = ("event", "index", "kept", "left", "open", "written")
+
+    event: Event
+    index: int
+    open: bool
+    kept: bool
 
     def __init__(self, event: Event, index: int, open: bool) -> None:
         self.event = event
@@ -263,6 +276,14 @@ class Region:
     """
 
     __slots__ = ("began", "ended", "ignored", "outer", "place", "runs", "stopping", "why")
+
+    outer: Region | None
+    why: str
+    place: RawLocation | None
+    ignored: bool
+    runs: type | None
+    began: int
+    ended: bool
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ from stopgrad.interop.torch.recording.used import Used, made_by, used_as
 
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter
-version_of = internals.version_of
+version_of: Callable[[Any], int] = internals.version_of
 _next_node = internals.next_node
 """The sequence number of the next node that autograd makes in this thread."""
 _transformed: Callable[[], Any] = internals.peek_interpreter_stack

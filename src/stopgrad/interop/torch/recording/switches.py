@@ -56,6 +56,8 @@ class _Here(threading.local):
 class Mode(TorchFunctionMode):
     """Shows a recorder the calls of PyTorch's functions, as long as it runs."""
 
+    recorder: Recorder
+
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder, self._run, self._run_plainly = recorder, recorder.run, recorder.run_plainly

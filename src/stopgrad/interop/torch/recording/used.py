@@ -22,6 +22,9 @@ class Used:
 
     __slots__ = ("tensor", "value", "version")
 
+    value: Value
+    version: int
+
     def __init__(self, tensor: Tensor | None, value: Value, version: int = -1) -> None:
         self.tensor: Any = tensor
         self.value = value

@@ -41,6 +41,10 @@ class Values(Regions):
         lost: for reports, what could not be found out.
     """
 
+    memory: Memory
+    nodes: Nodes
+    departures: Departures
+
     def __init__(self) -> None:
         super().__init__()
         self.memory = Memory()

@@ -73,6 +73,10 @@ class Audit:
         unknown: what could not be found out.
     """
 
+    losses: Losses
+    passes: int
+    differs: bool
+
     def __init__(self) -> None:
         self.recorder: Recorder | None = None
         self.parameters: dict[int, Parameter] = {}

@@ -40,6 +40,14 @@ class Parameter:
         first, last: fingerprints of the first and of the last values that were seen.
     """
 
+    shape: tuple[int, ...]
+    is_parameter: bool
+    required: bool
+    norm: float
+    stepped_by: float
+    ref: weakref.ReferenceType[torch.Tensor]
+    dtype: torch.dtype
+
     def __init__(self, tensor: Tensor, name: str) -> None:
         self.ref = weakref.ref(tensor)
         self.name = name
@@ -109,6 +117,11 @@ class Optimizer:
         all_steps: how many steps there were, recorded or not.
     """
 
+    name: str
+    kind: str
+    rate: float
+    ref: weakref.ReferenceType[torch.optim.Optimizer]
+
     def __init__(self, optimizer: torch.optim.Optimizer, made: RawLocation | None) -> None:
         self.ref = weakref.ref(optimizer)
         self.name, self.kind = "", type(optimizer).__name__
@@ -142,6 +155,10 @@ class Module:
         moving, follows: in how many steps they changed.
         with_gradients, without: how often it was called with gradients on, and off.
     """
+
+    name: str
+    place: RawLocation | None
+    ref: weakref.ReferenceType[torch.nn.Module]
 
     def __init__(self, module: torch.nn.Module, name: str, place: RawLocation | None) -> None:
         self.ref = weakref.ref(module)

@@ -24,6 +24,8 @@ Place = RawLocation | None
 class Losses:
     """What the recorded losses had in common."""
 
+    count: int
+
     def __init__(self) -> None:
         self.count = 0
         self.compared: dict[Place, tuple[list[Problem], int]] = {}

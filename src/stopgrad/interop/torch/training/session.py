@@ -42,6 +42,10 @@ class Session:
         progress: told what is done, in a line.
     """
 
+    audit: Audit
+    steps: int
+    recorded: int
+
     def __init__(
         self,
         every: int = 100,

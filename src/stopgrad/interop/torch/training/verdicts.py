@@ -55,6 +55,10 @@ EXPLAINED = {
 class _Known:
     """The facts, and who recorded what."""
 
+    audit: Audit
+    parameters: list[Parameter]
+    stepping: dict[int, Optimizer]
+
     def __init__(self, audit: Audit, recorders: Sequence[Recorder]) -> None:
         self.audit, self._recorders = audit, recorders
         self.parameters = [one for one in audit.parameters.values() if one.tensor is not None]

@@ -29,6 +29,5 @@ TRANSLATIONS: Table = {
 ABSENT = {
     "aten.atan2.out": "it writes into a tensor that it is given; export makes aten.atan2.default of it",
     "aten.resize_.default": "it changes the memory of a tensor; make a new one, with reshape or F.pad",
-    "aten.sym_is_contiguous.default": "it asks for the layout in memory, which a graph does not have",
 }
 """Core operators without a translation, and why."""

@@ -31,6 +31,8 @@ class Call:
         dtypes: the element types of the results.
     """
 
+    values: tuple[Any, ...]
+
     def __init__(
         self, node: torch.fx.Node, key: Callable[[], Any], sizes: Callable[[Any], Any], live: Container[Any]
     ) -> None:

@@ -102,7 +102,7 @@ DRAWING: Table = dict(
             "randint_like randint_like.low_dtype": _integers_like,
             "randperm": _order,
             "native_dropout": _dropped,
-            "bernoulli bernoulli.p": _coins,
+            "bernoulli.p": _coins,
             "exponential": _exponential,
             "multinomial": _categories,
             "log_normal": lambda call, x, mean=1.0, std=2.0, **_: sg.exp(_normal_like(call, x, mean, std)),

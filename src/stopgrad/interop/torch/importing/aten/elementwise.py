@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 import stopgrad as sg
@@ -82,11 +81,6 @@ def _add(call: Call, x: sg.Output, y: Value, alpha: float = 1) -> Any:
 def _subtract(call: Call, x: Value, y: Value, alpha: float = 1) -> Any:
     x, y = _both(call.dtype, x, y)
     return sg.subtract(x, _times(y, alpha))
-
-
-def _subtract_from(call: Call, x: sg.Output, y: sg.Output, alpha: float = 1) -> Any:
-    x, y = _both(call.dtype, x, y)
-    return sg.subtract(y, _times(x, alpha))
 
 
 def _times(x: sg.Output, factor: float) -> Any:
@@ -175,12 +169,6 @@ def _without_nan(function: Callable[..., Any]) -> Translation:
     return translated
 
 
-def _log1_or_zero(call: Call, x: sg.Output, y: sg.Output) -> Any:
-    """xlog1py: 0 where the first operand is 0, NaN where the second is NaN."""
-    x, y = _both(call.dtype, x, y)
-    return sg.where(sg.isnan(y), sg.add(y, x), sg.xlog1py(x, y))
-
-
 def _log_or_zero(call: Call, x: sg.Output, y: sg.Output) -> Any:
     """xlogy: 0 where the first operand is 0; the derivative by it is log(y) there, too, for y above 0."""
     x, y = _both(call.dtype, x, y)
@@ -248,44 +236,12 @@ def _logit(call: Call, x: sg.Output, eps: float | None = None) -> Any:
     return sg.subtract(sg.log(x), sg.log1p(sg.negative(x)))
 
 
-def _filled_nan(
-    call: Call,
-    x: sg.Output,
-    nan: float | None = None,
-    posinf: float | None = None,
-    neginf: float | None = None,
-) -> Any:
-    if not x.dtype.is_floating:
-        return x
-    limits = np.finfo(x.dtype.numpy) if x.dtype.name != "bfloat16" else None
-    greatest = limits.max if limits is not None else 3.3895313892515355e38
-    least = -greatest
-    kept = sg.where(sg.isnan(x), brought(0.0 if nan is None else nan, x.dtype), x)
-    infinite = sg.equal(x, brought(math.inf, x.dtype)), sg.equal(x, brought(-math.inf, x.dtype))
-    kept = sg.where(infinite[0], brought(greatest if posinf is None else posinf, x.dtype), kept)
-    return sg.where(infinite[1], brought(least if neginf is None else neginf, x.dtype), kept)
-
-
-def _thresholded(call: Call, x: sg.Output, threshold: float, value: float) -> Any:
-    dtype = x.dtype
-    return sg.where(sg.less_equal(x, brought(threshold, dtype)), brought(value, dtype), x)
-
-
-def _heaviside(call: Call, x: sg.Output, values: sg.Output) -> Any:
-    zero, one = brought(0, x.dtype), brought(1, x.dtype)
-    return sg.where(sg.equal(x, zero), values, sg.where(sg.less(x, zero), zero, one))
-
-
 # ------------------------------------------------------------------------------------------- conversion
 
 
 def _converted(call: Call, x: sg.Output, dtype: torch.dtype | None = None, **_: object) -> Any:
     wanted = given(dtype, x.dtype)
     return sg.identity(x) if wanted is x.dtype else sg.cast(x, wanted)
-
-
-def _like(call: Call, x: sg.Output, value: float, **_: object) -> Any:
-    return brought(value, call.dtype, x)
 
 
 def _kept(call: Call, x: sg.Output, *_: object, **__: object) -> Any:
@@ -352,19 +308,15 @@ _ELEMENTARY: dict[str, Callable[..., Any]] = {
     "reciprocal": sg.reciprocal,
     "rsqrt": sg.rsqrt,
     "sigmoid": sg.sigmoid,
-    "silu": sg.silu,
     "sin": sg.sin,
     "sinh": sg.sinh,
     "sqrt": sg.sqrt,
-    "square": sg.square,
     "tan": sg.tan,
     "tanh": sg.tanh,
     "relu": sg.relu,
     "conj_physical": sg.conj,
     "_conj": sg.conj,
     "_conj_physical": sg.conj,
-    "hardsigmoid": sg.hard_sigmoid,
-    "hardswish": sg.hard_swish,
     "mish": sg.mish,
     "angle": sg.angle,
 }
@@ -374,7 +326,6 @@ ELEMENTWISE: Table = dict(
         {name: unary(function) for name, function in _ELEMENTARY.items()},
         {
             "abs": _absolute,
-            "sgn": _sign,
             "sign": _sign,
             "ceil": whole(sg.ceil),
             "floor": whole(sg.floor),
@@ -382,7 +333,6 @@ ELEMENTWISE: Table = dict(
             "round round.decimals": _rounded,
             "isinf": asked(sg.isinf),
             "isnan": asked(sg.isnan),
-            "isfinite": asked(sg.isfinite),
             "signbit": _signed,
             "logical_not": lambda call, x: sg.logical_not(brought(x, sg.bool_)),
             "bitwise_not": _complemented,
@@ -390,11 +340,8 @@ ELEMENTWISE: Table = dict(
             "imag": asked(sg.imag),
             "add.Tensor add.Scalar": _add,
             "sub.Tensor sub.Scalar": _subtract,
-            "rsub.Tensor rsub.Scalar": _subtract_from,
             "mul.Tensor mul.Scalar": _multiply,
             "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode": _divide,
-            "floor_divide floor_divide.Scalar": lambda call, x, y: _divide(call, x, y, "floor"),
-            "true_divide.Tensor": _divide,
             "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar": _power,
             "fmod.Tensor fmod.Scalar": binary(sg.truncatemod),
             "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": binary(sg.floormod),
@@ -402,17 +349,14 @@ ELEMENTWISE: Table = dict(
             "hypot": binary(sg.hypot),
             "copysign.Tensor copysign.Scalar": binary(sg.copysign),
             "nextafter": binary(sg.nextafter),
-            "logaddexp": binary(sg.logaddexp),
             "igamma": binary(sg.igamma),
             "igammac": binary(sg.igammac),
             "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self": _log_or_zero,
-            "special_xlog1py": _log1_or_zero,
             "polygamma": _polygamma,
             "maximum": _maximum,
             "minimum": _minimum,
             "fmax": _without_nan(sg.maximum),
             "fmin": _without_nan(sg.minimum),
-            "heaviside": _heaviside,
             "eq.Tensor eq.Scalar": compared(sg.equal),
             "ne.Tensor ne.Scalar": compared(sg.not_equal),
             "lt.Tensor lt.Scalar": compared(sg.less),
@@ -429,10 +373,8 @@ ELEMENTWISE: Table = dict(
             "bitwise_left_shift.Tensor_Scalar": binary(sg.left_shift),
             "bitwise_right_shift.Tensor __rshift__.Scalar __rshift__.Tensor": binary(sg.right_shift),
             "bitwise_right_shift.Tensor_Scalar": binary(sg.right_shift),
-            "where.self where.ScalarSelf where.ScalarOther where.Scalar": _chosen,
-            "clamp clamp.Tensor clip clip.Tensor": _clamped,
-            "clamp_min clamp_min.Tensor": lambda call, x, low: _clamped(call, x, low),
-            "clamp_max clamp_max.Tensor": lambda call, x, high: _clamped(call, x, None, high),
+            "where.self": _chosen,
+            "clamp clamp.Tensor": _clamped,
             "hardtanh": _between,
             "leaky_relu": _leaky_relu,
             "elu": _elu,
@@ -442,8 +384,6 @@ ELEMENTWISE: Table = dict(
             "gelu": _gelu,
             "softplus": _softplus,
             "logit": _logit,
-            "threshold": _thresholded,
-            "nan_to_num": _filled_nan,
             "_to_copy to.dtype to.dtype_layout": _converted,
             "lift_fresh lift_fresh_copy contiguous": _kept,
             "scalar_tensor": _number,

@@ -114,7 +114,7 @@ def _scatter_reduced(
         if reduce == "sum":
             return to.ended(total)
         counted = sg.int64 if base.dtype.is_integer else base.dtype
-        first = sg.full(list(base.shape), 1 if include_self else 0, counted)
+        first: Any = sg.full(list(base.shape), 1 if include_self else 0, counted)
         counts = to.at(first).add(sg.full(list(to.index.shape), 1, counted))
         counts = sg.maximum(counts, brought(1, counted))
         if base.dtype.is_integer:
@@ -178,35 +178,6 @@ def _chosen(call: Call, x: sg.Output, dim: int, index: sg.Output) -> Any:
     return sg.take(x, index, axis_of(dim, x.ndim))
 
 
-def _index_added(
-    call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output, *, alpha: Value = 1
-) -> Any:
-    if not x.ndim:
-        return sg.add(x, sg.multiply(reshape(brought(source, x.dtype), []), brought(alpha, x.dtype)))
-    source = brought(source, x.dtype)
-    source = source if alpha == 1 else sg.multiply(source, brought(alpha, x.dtype))
-    axis = axis_of(dim, x.ndim)
-    return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].add(source)
-
-
-def _index_copied(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> Any:
-    if not x.ndim:
-        return reshape(source, [])
-    axis = axis_of(dim, x.ndim)
-    return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].set(source)
-
-
-def _index_filled(call: Call, x: sg.Output, dim: int, index: sg.Output, value: Value) -> Any:
-    if not x.ndim:
-        return brought(value, x.dtype, x)
-    axis = axis_of(dim, x.ndim)
-    return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].set(brought(value, x.dtype, x))
-
-
-def _mask_filled(call: Call, x: sg.Output, mask: sg.Output, value: Value) -> Any:
-    return sg.where(mask, brought(value, x.dtype, x), x)
-
-
 def _mask_scattered(call: Call, x: sg.Output, mask: sg.Output, source: sg.Output) -> Any:
     """Writes the elements of a source, one after the other, where a mask is true."""
     mask = sg.broadcast_to(mask, x.shape)
@@ -230,11 +201,6 @@ def _masked(call: Call, x: sg.Output, mask: sg.Output) -> Any:
 # ------------------------------------------------------------------------------------- written views
 
 
-def _select_written(call: Call, x: sg.Output, source: sg.Output, dim: int, index: Size) -> Any:
-    axis = axis_of(dim, x.ndim)
-    return sg.at(x)[(slice(None),) * axis + (index,)].set(source)
-
-
 def _slice_written(
     call: Call,
     x: sg.Output,
@@ -247,11 +213,12 @@ def _slice_written(
     axis = axis_of(dim, x.ndim)
     size = x.shape[axis]
     if not isinstance(size, sg.Dim) and not any(isinstance(n, sg.Dim) for n in (start, end)):
-        places = np.arange(size)[slice(start, end, step)]
+        places: Any = np.arange(size)[slice(start, end, step)]
         if not places.size:
             return x
     else:
-        places = part(sg.range(0, size, dtype=sg.int64), 0, 0 if start is None else start, end or None, step)
+        every: Any = sg.range(0, size, dtype=sg.int64)
+        places = part(every, 0, 0 if start is None else start, end or None, step)
     source = sg.broadcast_to(source, [*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :]])
     return sg.at(x)[(slice(None),) * axis + (places,)].set(source)
 
@@ -302,20 +269,6 @@ def _embedded(
         kept = sg.stop_gradient(rows)
         rows = sg.add(kept, sg.multiply(sg.subtract(rows, kept), share))
     return rows
-
-
-def _embedding_gradient(
-    call: Call, g: sg.Output, indices: sg.Output, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
-) -> Any:
-    indices = reshape(indices, [-1])
-    rows = reshape(g, [-1, g.shape[-1]])
-    if padding_idx >= 0:
-        padding = sg.expand_dims(sg.equal(indices, brought(padding_idx, indices.dtype)), -1)
-        rows = sg.where(padding, brought(0, rows.dtype), rows)
-    if scale_grad_by_freq:
-        counts = sg.at(sg.zeros([num_weights], g.dtype))[indices].add(brought(1, g.dtype))
-        rows = sg.realdiv(rows, sg.expand_dims(sg.take(counts, indices, 0), -1))
-    return sg.at(sg.zeros([num_weights, g.shape[-1]], g.dtype))[indices].add(rows)
 
 
 def _bagged(
@@ -388,22 +341,16 @@ INDEXING: Table = dict(
             "scatter.reduce scatter.value_reduce": _scattered,
             "scatter_add": _scatter_added,
             "scatter_reduce.two": _scatter_reduced,
-            "index.Tensor _unsafe_index.Tensor": _indexed,
-            "index_put _unsafe_index_put": _put,
+            "index.Tensor": _indexed,
+            "index_put": _put,
             "index_select": _chosen,
-            "index_add": _index_added,
-            "index_copy": _index_copied,
-            "index_fill.int_Scalar index_fill.int_Tensor": _index_filled,
-            "masked_fill.Scalar masked_fill.Tensor": _mask_filled,
             "masked_scatter": _mask_scattered,
             "masked_select": _masked,
             "nonzero": _nonzero,
-            "select_scatter": _select_written,
             "slice_scatter": _slice_written,
             "diagonal_scatter": _diagonal_written,
             "as_strided_scatter": _strided_written,
             "embedding": _embedded,
-            "embedding_dense_backward": _embedding_gradient,
             "_embedding_bag _embedding_bag_forward_only": _bagged,
             "bucketize.Tensor": _bucketed,
             "searchsorted.Tensor searchsorted.Scalar": _searched,

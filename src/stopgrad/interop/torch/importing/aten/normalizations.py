@@ -11,7 +11,6 @@ from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.interop.shared.normalizations import (
     affine,
     batch_normalized,
-    by_channel,
     layer_normalized,
     moved,
     statistics,
@@ -116,68 +115,11 @@ def _batch_three(call: Call, *arguments: Any) -> Any:
     return _batch(call, *arguments)[:3]
 
 
-def _layer_gradient(
-    call: Call,
-    g: sg.Output,
-    x: sg.Output,
-    shape: Sequence[Size],
-    mean: sg.Output,
-    rstd: sg.Output,
-    weight: sg.Output | None,
-    bias: sg.Output | None,
-    mask: Sequence[Size],
-) -> Any:
-    """The gradient of layer normalisation for given statistics, which need not be those of x."""
-    axes = tuple(range(x.ndim - len(shape), x.ndim))
-    normal = sg.multiply(sg.subtract(x, mean), rstd)
-    inner = g if weight is None else sg.multiply(g, weight)
-    outer = tuple(range(x.ndim - len(shape)))
-    dx = _through(inner, normal, rstd, axes) if mask[0] else None
-    dw = _summed(sg.multiply(g, normal), outer) if mask[1] and weight is not None else None
-    db = _summed(g, outer) if mask[2] and bias is not None else None
-    return dx, dw, db
-
-
-def _through(inner: sg.Output, normal: sg.Output, rstd: sg.Output, axes: tuple[int, ...]) -> Any:
-    mean = sg.reduce_mean(inner, axis=axes, keepdims=True)
-    share = sg.multiply(normal, sg.reduce_mean(sg.multiply(inner, normal), axis=axes, keepdims=True))
-    return sg.multiply(sg.subtract(sg.subtract(inner, mean), share), rstd)
-
-
-def _summed(x: sg.Output, axes: tuple[int, ...]) -> Any:
-    return sg.reduce_sum(x, axis=axes) if axes else x
-
-
-def _group_gradient(
-    call: Call,
-    g: sg.Output,
-    x: sg.Output,
-    mean: sg.Output,
-    rstd: sg.Output,
-    weight: sg.Output | None,
-    n: Size,
-    c: Size,
-    hw: Size,
-    group: int,
-    mask: Sequence[Size],
-) -> Any:
-    shape = [x.shape[0], group, -1]
-    mean, rstd = sg.expand_dims(mean, -1), sg.expand_dims(rstd, -1)
-    normal = sg.multiply(sg.subtract(reshape(x, shape), mean), rstd)
-    inner = g if weight is None else sg.multiply(g, reshape(weight, by_channel(x)))
-    dx = reshape(_through(reshape(inner, shape), normal, rstd, (2,)), list(x.shape)) if mask[0] else None
-    axes = (0, *range(2, x.ndim))
-    dw = _summed(sg.multiply(g, reshape(normal, list(x.shape))), axes) if mask[1] else None
-    return dx, dw, _summed(g, axes) if mask[2] else None
-
-
 NORMALIZATIONS: Table = dict(
     table(
         {
             "native_layer_norm": _layer,
-            "native_layer_norm_backward": _layer_gradient,
             "native_group_norm": _group,
-            "native_group_norm_backward": _group_gradient,
             "_native_batch_norm_legit_functional": _batch,
             "_native_batch_norm_legit native_batch_norm": _batch_three,
             "_native_batch_norm_legit.no_stats": _batch_alone,

@@ -9,7 +9,7 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.shared import convolutions
-from stopgrad.interop.shared.conversions import Refused, Value, brought, pulled, spread, static
+from stopgrad.interop.shared.conversions import Refused, Value, brought, pulled, spread
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 
@@ -23,25 +23,6 @@ def _scaled(x: sg.Output, factor: Value) -> Any:
 
 def _added(call: Call, x: sg.Output, a: sg.Output, b: sg.Output, *, beta: float = 1, alpha: float = 1) -> Any:
     return _added_to(x, sg.matmul(a, b), beta, alpha)  # With beta = 0, x is not read: its NaN does not count.
-
-
-def _outer_added(
-    call: Call, x: sg.Output, a: sg.Output, b: sg.Output, *, beta: Value = 1, alpha: Value = 1
-) -> Any:
-    return _added_to(x, sg.outer(a, b), beta, alpha)
-
-
-def _linear(call: Call, x: sg.Output, weight: sg.Output, bias: sg.Output | None = None) -> Any:
-    y = sg.matmul(x, sg.swapaxes(weight, -1, -2) if weight.ndim > 1 else weight)
-    return y if bias is None else sg.add(y, bias)
-
-
-def _dotted(call: Call, a: sg.Output, b: sg.Output) -> Any:
-    return sg.reduce_sum(sg.multiply(a, b))
-
-
-def _conjugated_dot(call: Call, a: sg.Output, b: sg.Output) -> Any:
-    return sg.reduce_sum(sg.multiply(sg.conj(a), b))
 
 
 # ------------------------------------------------------------------------------------------ convolutions
@@ -90,39 +71,6 @@ def _convolution_gradient(
 
 
 # ------------------------------------------------------------------------------- windows as columns
-
-
-def _to_columns(
-    call: Call,
-    x: sg.Output,
-    window: Sequence[int],
-    dilation: Sequence[int],
-    padding: Sequence[int],
-    stride: Sequence[int],
-) -> Any:
-    batched = x.ndim == 4
-    x = x if batched else sg.expand_dims(x, 0)
-    dilation, padding, stride = (spread(n, 2) for n in (dilation, padding, stride))
-    y = convolutions.to_columns(x, window, dilation, [(n, n) for n in padding], stride)
-    return y if batched else sg.squeeze(y, 0)
-
-
-def _from_columns(
-    call: Call,
-    x: sg.Output,
-    size: Sequence[Size],
-    window: Sequence[int],
-    dilation: Sequence[int],
-    padding: Sequence[int],
-    stride: Sequence[int],
-) -> Any:
-    """The transpose of :func:`_to_columns`: elements of overlapping windows are added."""
-    batched = x.ndim == 3
-    x = x if batched else sg.expand_dims(x, 0)
-    dilation, padding, stride = (spread(n, 2) for n in (dilation, padding, stride))
-    pads = [(n, n) for n in padding]
-    y = convolutions.from_columns(x, static(size, "col2im"), window, dilation, pads, stride)
-    return y if batched else sg.squeeze(y, 0)
 
 
 # ----------------------------------------------------------------------------------------- attention
@@ -275,23 +223,13 @@ def _eigen(call: Call, a: sg.Output, uplo: str = "L", compute_v: bool = True) ->
     return values, vectors
 
 
-def _crossed(call: Call, a: sg.Output, b: sg.Output, *, dim: int = -1) -> Any:
-    return sg.cross(brought(a, call.dtype), brought(b, call.dtype), axis=dim)
-
-
 PRODUCTS: Table = dict(
     table(
         {
-            "mm bmm matmul mv": _multiplied,
-            "addmm baddbmm addmv": _added,
-            "addr": _outer_added,
-            "linear": _linear,
-            "dot": _dotted,
-            "vdot": _conjugated_dot,
+            "mm bmm": _multiplied,
+            "addmm addmv": _added,
             "convolution": convolved,
             "convolution_backward": _convolution_gradient,
-            "im2col": _to_columns,
-            "col2im": _from_columns,
             "_scaled_dot_product_flash_attention_for_cpu": _attention,
             "scaled_dot_product_attention": _whole_attention,
             "linalg_solve_triangular": _triangular,
@@ -301,7 +239,6 @@ PRODUCTS: Table = dict(
             "_linalg_det": _determinant,
             "_linalg_slogdet": _log_determinant,
             "_linalg_eigh": _eigen,
-            "linalg_cross": _crossed,
             "linalg_qr": _orthogonal,
             "_linalg_svd": _singular,
             "linalg_eig": _eigen_general,

@@ -91,20 +91,6 @@ def _product(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = F
     return sg.reduce_prod(x, axis=axes, keepdims=keepdim) if axes else x
 
 
-def _variance(
-    call: Call,
-    x: sg.Output,
-    dim: Sequence[int] | None = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Any:
-    if correction is None:
-        correction = 1 if unbiased else 0
-    return variance(x, axes_of(dim, x.ndim), correction, keepdim)
-
-
 def _variance_corrected(
     call: Call,
     x: sg.Output,
@@ -178,12 +164,6 @@ def _norm(
     if not axes:
         return sg.cast(sg.not_equal(x, brought(0, x.dtype)), x.dtype) if ord == 0 else sg.abs(x)
     return sg.vector_norm(x, axis=axes, keepdims=keepdim, ord=ord)
-
-
-def _log_sum(call: Call, x: sg.Output, dim: Sequence[int] | None, keepdim: bool = False) -> Any:
-    axes = axes_of(dim, x.ndim)
-    x = brought(x, call.dtype)
-    return sg.reduce_logsumexp(x, axis=axes, keepdims=keepdim) if axes else x
 
 
 # --------------------------------------------------------------------------------------------- in order
@@ -324,25 +304,22 @@ def _own_distances(call: Call, x: sg.Output, p: float = 2.0) -> Any:
 REDUCTIONS: Table = dict(
     table(
         {
-            "sum sum.dim_IntList": reduced(sg.reduce_sum),
+            "sum.dim_IntList": reduced(sg.reduce_sum),
             "mean mean.dim": _mean,
             "prod prod.dim_int": _product,
             "amax max": _extreme(sg.reduce_max, sg.reduce_any),
             "amin min": _extreme(sg.reduce_min, sg.reduce_all),
             "any any.dim any.dims": _any_all(sg.reduce_any),
-            "all all.dim all.dims": _any_all(sg.reduce_all),
             "argmax": _place_of(sg.argmax),
             "argmin": _place_of(sg.argmin),
             "max.dim": _extreme_with_place(sg.argmax),
             "min.dim": _extreme_with_place(sg.argmin),
-            "var.dim": _variance,
             "var.correction": _variance_corrected,
             "std.correction": _deviation,
             "smooth_l1_loss": _distance(huber=False),
             "huber_loss": _distance(huber=True),
             "var_mean.correction": _variance_mean,
             "linalg_vector_norm": _norm,
-            "logsumexp": _log_sum,
             "sort sort.stable": _sorted,
             "topk": _top,
             "kthvalue": _nth,
@@ -352,8 +329,8 @@ REDUCTIONS: Table = dict(
             "logcumsumexp": running(sg.cumulative_logsumexp),
             "cummax": _running_extreme(sg.cummax),
             "cummin": _running_extreme(sg.cummin),
-            "_softmax softmax.int": _soft(sg.softmax),
-            "_log_softmax log_softmax.int": _soft(sg.log_softmax),
+            "_softmax": _soft(sg.softmax),
+            "_log_softmax": _soft(sg.log_softmax),
             "_safe_softmax": _safely_soft,
             "_cdist_forward": _all_distances,
             "_pdist_forward": _own_distances,

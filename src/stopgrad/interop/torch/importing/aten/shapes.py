@@ -12,7 +12,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import Refused, axes_of, axis_of, brought, product, static
-from stopgrad.interop.shared.slices import is_negative, padded, part
+from stopgrad.interop.shared.slices import padded, part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 
@@ -23,10 +23,6 @@ def _viewed(call: Call, x: sg.Output, sizes: Sequence[Size]) -> Any:
 
 def _permuted(call: Call, x: sg.Output, dims: Sequence[int]) -> Any:
     return sg.transpose(x, axes_of(dims, x.ndim)) if x.ndim else x
-
-
-def _swapped(call: Call, x: sg.Output, first: int, second: int) -> Any:
-    return sg.swapaxes(x, axis_of(first, x.ndim), axis_of(second, x.ndim)) if x.ndim else x
 
 
 def _transposed(call: Call, x: sg.Output) -> Any:
@@ -74,10 +70,6 @@ def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
     return sg.concat(kept, axis_of(dim, ndim)) if len(kept) > 1 else kept[0]
 
 
-def _stacked(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
-    return sg.stack([brought(x, call.dtype) for x in tensors], axis_of(dim, tensors[0].ndim + 1))
-
-
 def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) -> Any:
     axis = axis_of(dim, x.ndim)
     if not isinstance(sizes, Sequence):
@@ -96,12 +88,6 @@ def _unbound(call: Call, x: sg.Output, dim: int = 0) -> Any:
 
 def _flipped(call: Call, x: sg.Output, dims: Sequence[int]) -> Any:
     return sg.flip(x, axes_of(dims, x.ndim)) if len(dims) and x.ndim else x
-
-
-def _rolled(call: Call, x: sg.Output, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    if not len(dims):
-        return reshape(sg.roll(reshape(x, [-1]), list(shifts), [0]), list(x.shape))
-    return sg.roll(x, list(shifts), list(axes_of(dims, x.ndim)))
 
 
 def _repeated(call: Call, x: sg.Output, repeats: Sequence[Size]) -> Any:
@@ -181,25 +167,6 @@ def _constant_padded(call: Call, x: sg.Output, pad: Sequence[Size], value: float
     return padded(x, _pairs(pad, x.ndim), value)
 
 
-def _mirrored(call: Call, x: sg.Output, pad: Sequence[Size]) -> Any:
-    return padded(x, _pairs(pad, x.ndim), mode="REFLECT")
-
-
-def _replicated(call: Call, x: sg.Output, pad: Sequence[Size]) -> Any:
-    pairs = _pairs(pad, x.ndim)
-    x = padded(x, [tuple(n if is_negative(n) else 0 for n in pair) for pair in pairs])  # type: ignore[misc]
-    for axis, (before, after) in enumerate(pairs):
-        ends = []
-        for count, place in ((before, 0), (after, x.shape[axis] - 1)):
-            edge = part(x, axis, place, place + 1)
-            shape = [*x.shape]
-            shape[axis] = 0 if is_negative(count) else count
-            ends.append(sg.broadcast_to(edge, shape))
-        if any(isinstance(n, sg.Dim) or n > 0 for n in (before, after)):
-            x = sg.concat([ends[0], x, ends[1]], axis)
-    return x
-
-
 # ---------------------------------------------------------------------------------------------- making
 
 
@@ -228,11 +195,6 @@ def constant_of(value: float) -> Any:
     return translated
 
 
-def constant_like(value: float) -> Any:
-    """``zeros_like``, ``ones_like`` and ``empty_like``."""
-    return lambda call, x, *_, **__: _of_shape(call, x.shape, value)
-
-
 def _counted(call: Call, *numbers: Any, **_: object) -> Any:
     start, end, step = {1: (0, *numbers, 1), 2: (*numbers, 1), 3: numbers}[len(numbers)]
     dtype = call.dtype
@@ -241,17 +203,6 @@ def _counted(call: Call, *numbers: Any, **_: object) -> Any:
     count = max(math.ceil((end - start) / step), 0)
     steps = np.arange(count, dtype=np.float64 if isinstance(start + step, float) else np.int64)
     return sg.constant((start + steps * step).astype(dtype.numpy), dtype)
-
-
-def _spaced(call: Call, start: float, end: float, steps: int, **_: object) -> Any:
-    if steps == 1:
-        return sg.constant(np.full([1], start).astype(call.dtype.numpy), call.dtype)
-    exact = np.linspace(start, end, steps, dtype=np.float64)
-    return sg.constant(exact.astype(call.dtype.numpy), call.dtype)
-
-
-def _identity_matrix(call: Call, n: Size, m: Size | None = None, **_: object) -> Any:
-    return sg.eye(n, n if m is None else m, dtype=call.dtype)
 
 
 def _count(call: Call, x: sg.Output) -> Any:
@@ -280,43 +231,31 @@ def _same(call: Call, x: sg.Output, *_: object, **__: object) -> Any:
 SHAPES: Table = dict(
     table(
         {
-            "view reshape _unsafe_view view_copy _reshape_copy": _viewed,
+            "view reshape view_copy _reshape_copy": _viewed,
             "permute permute_copy": _permuted,
-            "transpose.int transpose_copy.int": _swapped,
-            "t numpy_T": _transposed,
-            "expand expand_copy": _expanded,
-            "squeeze squeeze.dim squeeze.dims squeeze_copy.dims": _squeezed,
-            "unsqueeze unsqueeze_copy": _unsqueezed,
+            "numpy_T": _transposed,
+            "expand": _expanded,
+            "squeeze.dims": _squeezed,
+            "unsqueeze": _unsqueezed,
             "slice.Tensor slice_copy.Tensor": _sliced,
             "narrow narrow_copy": lambda call, x, dim, start, length: _sliced(
                 call, x, dim, start, start + length
             ),
             "select.int select_copy.int": _selected,
-            "cat concat": _joined,
-            "stack": _stacked,
-            "split_with_sizes split_with_sizes_copy split.Tensor split_copy.Tensor": _split,
-            "unbind.int unbind_copy.int": _unbound,
+            "cat": _joined,
+            "split_with_sizes split_copy.Tensor": _split,
+            "unbind_copy.int": _unbound,
             "flip": _flipped,
-            "roll": _rolled,
             "repeat": _repeated,
-            "diagonal diagonal_copy": _diagonal,
+            "diagonal": _diagonal,
             "as_strided as_strided_copy": _strided,
-            "unfold unfold_copy": _unfolded,
-            "tril": triangle(True),
-            "triu": triangle(False),
+            "unfold": _unfolded,
             "constant_pad_nd": _constant_padded,
-            "reflection_pad1d reflection_pad2d reflection_pad3d": _mirrored,
-            "replication_pad1d replication_pad2d replication_pad3d": _replicated,
             "clone alias view_of contiguous": _same,
             "full": _filled,
-            "full_like fill.Scalar fill.Tensor": _filled_like,
-            "empty.memory_format empty_strided new_empty empty_permuted zeros": constant_of(0),
-            "empty_like zeros_like": constant_like(0),
-            "ones": constant_of(1),
-            "ones_like": constant_like(1),
-            "arange arange.start arange.start_step": _counted,
-            "linspace": _spaced,
-            "eye eye.m": _identity_matrix,
+            "full_like": _filled_like,
+            "empty.memory_format empty_strided empty_permuted": constant_of(0),
+            "arange.start_step": _counted,
             "sym_numel": _count,
             "sym_size.int": _size,
             "sym_stride.int": _stride,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,64 +12,37 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import Refused, along, brought, product, pulled, spread, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
-from stopgrad.interop.shared.pooling import max_places, places, shares
+from stopgrad.interop.shared.pooling import Windows, max_places
 from stopgrad.interop.shared.sampling import cubic_weights, grid_sampled
-from stopgrad.interop.shared.slices import padded
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 
 
 def _windows(
-    size: int, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
-) -> tuple[Any, Any]:
-    """The number of windows, and how much padding they need at the end."""
-    reach = dilation * (window - 1) + 1
-    if isinstance(size, sg.Dim):
-        if ceil_mode:
-            raise Refused("pooling with ceil_mode needs sizes that are numbers; export without dynamic ones")
-        return (size + 2 * padding - reach) // stride + 1, padding
-    room = size + 2 * padding - reach
-    count = (-(-room // stride) if ceil_mode else room // stride) + 1
-    if ceil_mode and (count - 1) * stride >= size + padding:
-        count -= 1  # No window starts in the padding at the end.
-    return count, max((count - 1) * stride + reach - size - padding, padding if not ceil_mode else 0)
+    x: sg.Output,
+    spatial: int,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int] | int,
+    dilation: Sequence[int] | int = 1,
+    ceil_mode: bool = False,
+) -> Windows:
+    """The arguments of a pooling operator, for each spatial axis."""
+    window = spread(window, spatial)
+    pads = [(n, n) for n in spread(padding, spatial)]
+    return Windows(
+        x.shape[-spatial:],
+        window,
+        spread(list(stride), spatial) if len(stride) else window,
+        spread(dilation, spatial),
+        pads,
+        ceil_mode,
+    )
 
 
-class _Pooling:
-    """The arguments of a pooling operator, for each spatial axis; an input without a batch gets one."""
-
-    def __init__(
-        self,
-        x: sg.Output,
-        spatial: int,
-        window: Sequence[int],
-        stride: Sequence[int] | None,
-        padding: Sequence[int] | int,
-        dilation: Sequence[int] | int,
-        ceil_mode: bool,
-    ) -> None:
-        self.batched = x.ndim == spatial + 2
-        self.x = x if self.batched else sg.expand_dims(x, 0)
-        self.window = spread(window, spatial)
-        self.stride = spread(stride, spatial) if stride is not None and stride != [] else self.window
-        self.padding, self.dilation = spread(padding, spatial), spread(dilation, spatial)
-        found = [
-            _windows(size, window, stride, padding, dilation, ceil_mode)
-            for size, window, stride, padding, dilation in zip(
-                self.x.shape[2:], self.window, self.stride, self.padding, self.dilation, strict=True
-            )
-        ]
-        self.counts = [count for count, _ in found]
-        self.pads = [(before, after) for before, (_, after) in zip(self.padding, found, strict=True)]
-        self.layout = LAYOUTS[spatial]
-
-    def ended(self, y: sg.Output) -> Any:
-        return y if self.batched else sg.squeeze(y, 0)
-
-    def places(self) -> list[Any]:
-        """For each spatial axis, the index in the input of each element of each window: [windows, window]."""
-        counts = static(self.counts, "the places of maxima")
-        return places(counts, self.window, self.stride, self.dilation, self.padding)
+def _batched(pool: Callable[[sg.Output], Any], x: sg.Output, spatial: int) -> Any:
+    """What a function of [batch, channels, sizes] makes of x, which may have no batch."""
+    return pool(x) if x.ndim == spatial + 2 else sg.squeeze(pool(sg.expand_dims(x, 0)), 0)
 
 
 def _max_pooled(spatial: int) -> Any:
@@ -82,18 +55,11 @@ def _max_pooled(spatial: int) -> Any:
         dilation: Sequence[int] | int = 1,
         ceil_mode: bool = False,
     ) -> Any:
-        pooling = _Pooling(x, spatial, window, list(stride) or None, padding, dilation, ceil_mode)
-        y = sg.max_pool(
-            pooling.x,
-            list(pooling.window),
-            list(pooling.stride),
-            pooling.pads,
-            pooling.layout,
-            dilations=list(pooling.dilation),
-        )
-        return pooling.ended(y), pooling.ended(max_places(pooling.x, pooling.places())) if call.uses(
-            1
-        ) else None
+        windows = _windows(x, spatial, window, stride, padding, dilation, ceil_mode)
+        y = _batched(lambda x: windows.pooled(sg.max_pool, x), x, spatial)
+        if not call.uses(1):
+            return y, None
+        return y, _batched(lambda x: max_places(x, windows.places("the places of maxima")), x, spatial)
 
     return translated
 
@@ -125,26 +91,18 @@ def _average_pooled(spatial: int) -> Any:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        pooling = _Pooling(x, spatial, window, list(stride) or None, padding, 1, ceil_mode)
-        y = padded(pooling.x, [(0, 0), (0, 0), *pooling.pads])
-        y = sg.avg_pool(y, list(pooling.window), list(pooling.stride), "VALID", pooling.layout)
-        share = _shares(pooling, count_include_pad, divisor_override)
-        return pooling.ended(y if share is None else sg.multiply(y, brought(share, y.dtype)))
+        windows = _windows(x, spatial, window, stride, padding, 1, ceil_mode)
+
+        def pool(x: sg.Output) -> Any:
+            if divisor_override is not None:
+                return sg.multiply(windows.means(x), brought(windows.elements / divisor_override, x.dtype))
+            if count_include_pad:
+                return windows.padded_means(x, "pooling with ceil_mode, whose padding counts")
+            return windows.pooled(sg.avg_pool, x)
+
+        return _batched(pool, x, spatial)
 
     return translated
-
-
-def _shares(pooling: _Pooling, count_include_pad: bool, divisor: int | None) -> Any:
-    """The factor by which the mean of each padded window is multiplied; None for 1."""
-    elements = int(np.prod(pooling.window))
-    if divisor is not None:
-        return elements / divisor
-    plain = all(pads == (n, n) for pads, n in zip(pooling.pads, pooling.padding, strict=True))
-    if plain and (count_include_pad or not any(pooling.padding)):
-        return None
-    sizes = static(pooling.x.shape[2:], "pooling with padding that does not count")
-    margins = [(n, n) if count_include_pad else (0, 0) for n in pooling.padding]
-    return elements * shares(pooling.places(), sizes, margins)
 
 
 def _average_gradient(spatial: int) -> Any:
@@ -263,24 +221,18 @@ WINDOWS: Table = dict(
             "max_pool3d_with_indices": _max_pooled(3),
             "max_pool2d_with_indices_backward": _max_gradient(2),
             "max_pool3d_with_indices_backward": _max_gradient(3),
-            "avg_pool1d": _average_pooled(1),
             "avg_pool2d": _average_pooled(2),
             "avg_pool3d": _average_pooled(3),
             "avg_pool2d_backward": _average_gradient(2),
             "avg_pool3d_backward": _average_gradient(3),
-            "adaptive_avg_pool1d": _adapted(1),
-            "_adaptive_avg_pool2d adaptive_avg_pool2d": _adapted(2),
-            "_adaptive_avg_pool3d adaptive_avg_pool3d": _adapted(3),
+            "_adaptive_avg_pool2d": _adapted(2),
+            "_adaptive_avg_pool3d": _adapted(3),
             "adaptive_max_pool2d": _adapted_maxima(2),
             "adaptive_max_pool3d": _adapted_maxima(3),
             "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward": _adapted_gradient,
-            "upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec": _nearest(False, True),
-            "upsample_nearest1d upsample_nearest2d upsample_nearest3d": _nearest(False, False),
-            "_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec": _nearest(True, True),
-            "_upsample_nearest_exact1d _upsample_nearest_exact2d": _nearest(True, False),
-            "upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec": _linear(True),
-            "upsample_linear1d upsample_bilinear2d upsample_trilinear3d": _linear(False),
-            "upsample_bicubic2d.vec": _cubic,
+            "upsample_nearest2d.vec": _nearest(False, True),
+            "upsample_bilinear2d.vec": _linear(True),
+            "upsample_bilinear2d upsample_trilinear3d": _linear(False),
             "upsample_bicubic2d": _cubic_sized,
             "grid_sampler_2d grid_sampler_3d": _grid_sampled,
         }

@@ -27,6 +27,20 @@ function ticks(low, high, count) {
   return found;
 }
 
+/** The next of 1, 2, 5, 10, 20, ... below or above a number. */
+function round(value, way) {
+  const power = 10 ** Math.floor(Math.log10(value)), found = [1, 2, 5, 10].map((m) => m * power);
+  return way === Math.floor ? found.findLast((v) => v <= value) ?? power : found.find((v) => v >= value) ?? 10 * power;
+}
+
+/** Of 1, 2, 5, 10, ... between two numbers, as many as can be read. */
+function decades(low, high) {
+  const powers = Array.from({ length: Math.round(Math.log10(high / low)) + 3 }, (_, i) => 10 ** (Math.floor(Math.log10(low)) + i));
+  const between = (steps) => powers.flatMap((p) => steps.map((m) => m * p)).filter((v) => v >= low * 0.999 && v <= high * 1.001);
+  const fine = between([1, 2, 5]);
+  return fine.length <= 8 ? fine : between([1]);
+}
+
 export class Chart {
   /** @param scale "log", or the range [low, high] of a linear one. */
   constructor(svg, { scale, name, shown, kind = "" }) {
@@ -57,7 +71,7 @@ export class Chart {
     const above = this.values.filter((v) => v.low > 0);
     if (!above.length) return [0.01, 10];
     const low = Math.min(...above.map((v) => v.low)), high = Math.max(...above.map((v) => v.high));
-    return [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high * 1.0001))];
+    return [round(low, Math.floor), round(high * 1.0001, Math.ceil)];
   }
 
   draw() {
@@ -71,7 +85,7 @@ export class Chart {
       return height - BOTTOM - (height - TOP - BOTTOM) * at;
     };
     const parts = [];
-    const marks = log ? ticks(place(low), place(high), 4).filter(Number.isInteger).map((e) => 10 ** e) : ticks(low, high, 4);
+    const marks = log ? decades(low, high) : ticks(low, high, 4);
     for (const v of marks) {
       parts.push(element("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(v), y2: y(v) }));
       parts.push(element("text", { x: LEFT - 6, y: y(v) + 4, "text-anchor": "end" }, this.shown(v)));

@@ -27,26 +27,31 @@ export function read(buffer) {
   } catch {
     throw new Error("not a safetensors file: its header is not JSON");
   }
+  if (header === null || typeof header !== "object") throw new Error("not a safetensors file: its header is no object");
   const found = new Map();
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
-    const kind = KINDS[entry.dtype];
-    if (!kind) throw new Error(`${name}: ${entry.dtype} is not read here`);
-    const [from, to] = entry.data_offsets;
+    const kind = KINDS[entry?.dtype];
+    if (!kind) throw new Error(`${name}: ${entry?.dtype} is not read here`);
+    const { shape } = entry, [from, to] = Array.isArray(entry.data_offsets) ? entry.data_offsets : [];
+    const size = Array.isArray(shape) && shape.every(isSize) ? shape.reduce((a, b) => a * b, 1) : NaN;
+    if (![from, to].every(isSize) || to - from !== size * kind.array.BYTES_PER_ELEMENT || 8 + length + to > buffer.byteLength)
+      throw new Error(`${name}: its bytes do not make up the shape [${shape}]`);
     // A copy: views of several bytes must begin at a multiple of their size.
-    const data = new kind.array(buffer.slice(8 + length + from, 8 + length + to));
-    const size = entry.shape.reduce((a, b) => a * b, 1);
-    if (data.length !== size) throw new Error(`${name}: ${data.length} numbers for shape [${entry.shape}]`);
-    found.set(name, { dtype: kind.dtype, shape: entry.shape, data });
+    found.set(name, { dtype: kind.dtype, shape, data: new kind.array(buffer.slice(8 + length + from, 8 + length + to)) });
   }
   return found;
 }
 
-/** The bytes of a file that holds these arrays. */
-export function write(arrays) {
-  const header = {};
+const isSize = (number) => Number.isSafeInteger(number) && number >= 0;
+
+/** The bytes of a file that holds these arrays, and notes about them. */
+export function write(arrays, notes) {
+  const header = notes ? { __metadata__: notes } : {};
   let at = 0;
-  for (const [name, { dtype, shape, data }] of arrays) {
+  // The largest numbers first, so that all are aligned.
+  const ordered = [...arrays].sort(([, a], [, b]) => b.data.BYTES_PER_ELEMENT - a.data.BYTES_PER_ELEMENT);
+  for (const [name, { dtype, shape, data }] of ordered) {
     header[name] = { dtype: CODES[dtype], shape, data_offsets: [at, at + data.byteLength] };
     at += data.byteLength;
   }
@@ -58,7 +63,7 @@ export function write(arrays) {
   new DataView(file.buffer).setBigUint64(0, BigInt(head.length), true);
   file.set(head, 8);
   at = 8 + head.length;
-  for (const { data } of arrays.values()) {
+  for (const [, { data }] of ordered) {
     file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), at);
     at += data.byteLength;
   }
