@@ -25,6 +25,9 @@ VERSION = 1
 LONGEST = 1 << 26
 """The most bytes of a manifest."""
 
+WEIGHTS = "weights.bin"
+"""The file of frozen weights, where they are large."""
+
 GRAPHS = ("train_step", "gradients", "eval", "predict", "merge")
 HELD = ("parameter", "state")
 """The roles of inputs that the trainer holds; others are fed."""
@@ -40,6 +43,35 @@ class Port:
     shape: tuple[int | str, ...]
     updates: str
     of: str
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of each element, and the tensors that it renews.
+
+    Attributes:
+        graph: its name.
+        members: the names of tensors by those of its inputs, for each group of tensors.
+    """
+
+    graph: str
+    members: list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Update:
+    """A step in three parts, of which only the last changes the state.
+
+    Attributes:
+        backward: the graph of the loss, the gradients, and what the model itself renews.
+        scalars: the graph of the scalars that the functions share.
+        functions: which renew the other tensors, each by itself, in any pieces.
+    """
+
+    backward: str
+    scalars: str
+    functions: list[Function]
 
 
 @dataclass(frozen=True)
@@ -53,6 +85,7 @@ class Contents:
         files: of the graphs.
         state: the tensors carried from step to step, by name.
         state_file: the file with their initial values.
+        update: how a step can be made in place; None if it cannot, or the folder is of an earlier version.
     """
 
     folder: Path
@@ -62,6 +95,7 @@ class Contents:
     files: dict[str, Path]
     state: dict[str, Port]
     state_file: Path
+    update: Update | None = None
 
 
 def contents(folder: AnyPath) -> Contents:
@@ -118,19 +152,106 @@ def _contents(home: Path, manifest: dict[str, Any]) -> Contents:
     inputs = {name: [_port(x) for x in graph["inputs"]] for name, graph in graphs.items()}
     outputs = {name: [_port(y) for y in graph["outputs"]] for name, graph in graphs.items()}
     held = [port for port in inputs["train_step"] if port.role in HELD]
+    unknown = next((port for port in held if not all(isinstance(size, int) for size in port.shape)), None)
+    if unknown is not None:
+        raise ValueError(f"{unknown.name} has the shape {show_shape(unknown.shape)}")
     _check(inputs, outputs, {port.name for port in held})
     _rate(manifest["learning_rate"])
     for key in ("loss", "optimizer"):
         str(manifest[key]["name"])
+    state = {port.name: port for port in held}
     return Contents(
         home,
         manifest,
         inputs,
         outputs,
         {name: home / _plain(graph["file"]) for name, graph in graphs.items()},
-        {port.name: port for port in held},
+        state,
         home / _plain(manifest["state_file"]),
+        _update(manifest["update"], inputs, outputs, state) if "update" in manifest else None,
     )
+
+
+def _update(
+    said: Mapping[str, Any],
+    inputs: Mapping[str, list[Port]],
+    outputs: Mapping[str, list[Port]],
+    state: Mapping[str, Port],
+) -> Update:
+    """The parts of a step, which fit each other and the state."""
+    members = [
+        {str(port): str(of) for port, of in one.items()} for f in said["functions"] for one in f["members"]
+    ]
+    counts = [len(function["members"]) for function in said["functions"]]
+    functions = [
+        Function(str(function["graph"]), [members.pop(0) for _ in range(count)])
+        for function, count in zip(said["functions"], counts, strict=True)
+    ]
+    found = Update(str(said["backward"]), str(said["scalars"]), functions)
+    renewed = [port.updates for name in (found.backward, found.scalars) for port in outputs[name]]
+    gradients = {port.of: port for port in outputs[found.backward] if port.role == "gradient"}
+    for function in functions:
+        _check_function(function, inputs[function.graph], outputs[function.graph], state, gradients)
+        written = [port.updates for port in outputs[function.graph]]
+        renewed += [one[port] for one in function.members for port in written]
+    if sorted(filter(None, renewed)) != sorted(state):
+        raise ValueError("the parts of a step do not renew the state")
+    if sum(port.role == "loss" for port in outputs[found.backward]) != 1:
+        raise ValueError(f"{found.backward} has not one loss")
+    fed_too = {port.name for port in inputs["train_step"] if port.role not in HELD}
+    for name in (found.backward, found.scalars):
+        _check_part(name, inputs[name], outputs[name], state, fed_too)
+    scalars = {port.name for port in outputs[found.scalars]}
+    for name, known in ((found.backward, state), (found.scalars, state)):
+        strange = [x.name for x in inputs[name] if x.role in HELD and x.name not in known]
+        strange += [x.of for x in inputs[name] if x.role == "gradient" and x.of not in gradients]
+        if strange:
+            raise ValueError(f"{name} takes {strange[0]!r}, which there is not")
+    for function in functions:
+        if any(x.role == "scalar" and x.name not in scalars for x in inputs[function.graph]):
+            raise ValueError(f"{function.graph} takes a scalar which there is not")
+    return found
+
+
+def _check_part(
+    name: str, inputs: list[Port], outputs: list[Port], state: Mapping[str, Port], known: set[str]
+) -> None:
+    """Refuse a part of a step that is fed what a step is not, or returns what nothing takes."""
+    strange = [x.name for x in inputs if x.role not in (*HELD, "gradient") and x.name not in known]
+    for port in outputs:
+        of = state.get(port.updates or port.of)
+        if of is not None:
+            fits = (of.shape, of.dtype) == (port.shape, port.dtype)
+        else:
+            fits = not port.updates and port.role in ("loss", "scalar") and not port.shape
+        strange += [] if fits else [port.name]
+    if strange:
+        raise ValueError(f"{name}: {strange[0]!r:.80} does not fit a step")
+
+
+def _check_function(
+    function: Function,
+    inputs: list[Port],
+    outputs: list[Port],
+    state: Mapping[str, Port],
+    gradients: Mapping[str, Port],
+) -> None:
+    """Refuse a function that does not fit its tensors."""
+    arrays = {port.name: port for port in inputs if port.role != "scalar"}
+    if not arrays or sorted(port.updates for port in outputs) != sorted(
+        name for name, port in arrays.items() if port.role in HELD
+    ):
+        raise ValueError(f"{function.graph} does not renew what it reads")
+    for members in function.members:
+        if members.keys() != arrays.keys():
+            raise ValueError(f"{function.graph} is not given what it takes")
+        found = [
+            (gradients if port.role == "gradient" else state)[members[name]] for name, port in arrays.items()
+        ]
+        if any(one.dtype != port.dtype for one, port in zip(found, arrays.values(), strict=True)):
+            raise ValueError(f"{function.graph} takes other dtypes than {members} have")
+        if len({one.shape for one in found}) != 1:
+            raise ValueError(f"{function.graph} is given tensors of several shapes: {members}")
 
 
 def _check(inputs: dict[str, list[Port]], outputs: dict[str, list[Port]], state: set[str]) -> None:
@@ -158,10 +279,9 @@ def _rate(said: Mapping[str, Any]) -> None:
 def _port(entry: Mapping[str, Any]) -> Port:
     dtype_of(entry["dtype"])
     shape = tuple(size if isinstance(size, int) else str(size) for size in entry["shape"])
-    if entry["role"] in HELD and not all(isinstance(size, int) for size in shape):
-        raise ValueError(f"{entry['name']} has the shape {show_shape(shape)}")
     more = {key: str(entry.get(key, "")) for key in ("updates", "of")}
-    return Port(str(entry["name"]), str(entry["role"]), str(entry["dtype"]), shape, **more)
+    over = entry.get("over", False) is True
+    return Port(str(entry["name"]), str(entry["role"]), str(entry["dtype"]), shape, **more, over=over)
 
 
 _DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))

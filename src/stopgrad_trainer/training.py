@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
-from stopgrad_trainer.contents import FORMAT, HELD, AnyPath, check_made, contents, dtype_of, fed, show_shape
+from stopgrad_trainer.contents import FORMAT, HELD, AnyPath, check_made, contents, fed
 from stopgrad_trainer.exported import Array, open_plain, with_weights
-from stopgrad_trainer.needed import error, is_ours, module, part
+from stopgrad_trainer.memory import Doubled, InPlace, memory_of
+from stopgrad_trainer.needed import error, is_ours, part
+from stopgrad_trainer.runtime import CPU, Runtime
+from stopgrad_trainer.states import StateFile
 
 
 class Trainer:
     """Trains a model with the graphs of a training folder, on a stock ONNX Runtime.
 
-    Parameters and the optimiser's state are held twice: a step reads one and writes the other, without a
-    copy, and then the two are swapped. So after an error the state is that from before the step.
+    A step computes all gradients first, and then renews parameters and the optimiser's state in place,
+    without a copy. After an error, the state is that from before the step. Where an optimiser does not treat
+    each element by itself (Adafactor, Muon, accumulated gradients, a loss scale), and in folders of earlier
+    versions, the state is held twice: a step reads one and writes the other, and then the two are swapped.
 
     Args:
         folder: the folder that :func:`stopgrad.onnx.training` or ``stopgrad train-graph`` has written.
         threads: how many threads an operation may use; by default the runtime decides.
         providers: the runtime's execution providers, the preferred first.
+        mapped: whether frozen weights that have a file of their own stay there, mapped into memory. False
+            lets the runtime make copies for faster products: a step of few examples may be faster, and takes
+            twice the memory.
 
     Attributes:
         manifest: the folder's manifest.
@@ -42,18 +47,16 @@ class Trainer:
         folder: AnyPath,
         *,
         threads: int | None = None,
-        providers: tuple[str, ...] = ("CPUExecutionProvider",),
+        providers: tuple[str, ...] = (CPU,),
+        mapped: bool = True,
     ) -> None:
-        self._runtime = module("onnxruntime", "a Trainer", "onnx")
         self._contents = contents(folder)
         self.manifest: Mapping[str, Any] = self._contents.manifest
         rate = self.manifest.get("learning_rate", {})
         self.learning_rate: float | None = rate.get("default")
-        self._threads, self._providers = threads, list(providers)
-        self._sessions: dict[str, Any] = {}
+        self._runtime = Runtime(self._contents, threads, providers, mapped)
         self._lock = threading.RLock()
-        self._merged: dict[str, Array] | None = None
-        self._hold(self._read(self._contents.state_file))
+        self._memory = self._read(self._contents.state_file)
 
     # -------------------------------------------------------------------------------------- training
 
@@ -72,7 +75,8 @@ class Trainer:
 
         Raises:
             ArgumentError, DTypeError, ShapeError: the inputs do not fit. The state is unchanged.
-            EngineError: the runtime failed. The state is unchanged.
+            EngineError: the runtime failed. The state is unchanged; unless it failed while it renewed the
+                state in place: then all that asks for the state is an error, until :meth:`restore`.
         """
         given = self._given(batch, named)
         wanted = [port for port in self._contents.inputs["train_step"] if port.role not in HELD]
@@ -85,12 +89,7 @@ class Trainer:
             given[rate.name] = self.learning_rate if learning_rate is None else learning_rate
         arrays = fed("step", wanted, given)
         with self._lock_outside("step"):
-            session = self._session("train_step")
-            self._run("train_step", lambda: self._bound_run(session, arrays))
-            loss = float(self._loss)
-            self._merged = None
-            self._now = 1 - self._now  # Last: until here an interrupt leaves the old state.
-        return loss
+            return self._whole().step(arrays)
 
     def _lock_outside(self, what: str) -> threading.RLock:
         """The lock that is held while the state is used; raises where this thread holds it already."""
@@ -101,26 +100,6 @@ class Trainer:
                 "save, export and predict can be used, all else must wait until that call has ended",
             )
         return self._lock
-
-    def _bound_run(self, session: Any, arrays: Mapping[str, Array]) -> None:
-        binding = self._binding()
-        for name, array in arrays.items():
-            binding.bind_cpu_input(name, array)
-        session.run_with_iobinding(binding)
-
-    def _binding(self) -> Any:
-        """The binding of a step's inputs and outputs to the two copies of the state."""
-        if self._bindings[self._now] is None:
-            binding = self._session("train_step").io_binding()
-            for name, pair in self._held.items():
-                binding.bind_ortvalue_input(name, pair[self._now][1])
-            for port in self._contents.outputs["train_step"]:
-                value = (
-                    self._held[port.updates][1 - self._now][1] if port.updates else self._value(self._loss)
-                )
-                binding.bind_ortvalue_output(port.name, value)
-            self._bindings[self._now] = binding
-        return self._bindings[self._now]
 
     # ------------------------------------------------------------------------------------------ asking
 
@@ -164,10 +143,10 @@ class Trainer:
         inputs = self._contents.inputs[graph]
         arrays = fed(graph, [port for port in inputs if port.role not in HELD], given)
         feeds = arrays | {port.name: held[port.name] for port in inputs if port.role in HELD}
-        session = self._session(graph)
+        session = self._runtime.session(graph)
         outputs = self._contents.outputs[graph]
         names = [port.name for port in outputs]
-        made = self._run(graph, lambda: session.run(names, feeds))
+        made = self._runtime.run(graph, lambda: session.run(names, feeds))
         check_made(self._contents.files[graph], outputs, made)
         return dict(zip(names, made, strict=True))
 
@@ -195,9 +174,8 @@ class Trainer:
             FileError, GraphError: the file is damaged, or holds the state of another training. The state is
                 unchanged.
         """
-        arrays = self._read(path)
         with self._lock_outside("restore"):
-            self._hold(arrays)
+            self._memory = self._read(path)
 
     def save_weights(self, path: AnyPath) -> None:
         """Write the trained weights alone, without the optimiser's state: adapters, where those are trained.
@@ -221,10 +199,17 @@ class Trainer:
             FileError, GraphError: the file is damaged, or holds weights of another training. The state is
                 unchanged.
         """
-        weights = self._read(path, self._weight_names())
-        first = self._read(self._contents.state_file)
+        state, names = self._contents.state, self._weight_names()
+        weights, first = StateFile(path, state, names), StateFile(self._contents.state_file, state)
+
+        def fill(arrays: Mapping[str, Array]) -> None:
+            first.into(arrays)
+            for name in names:
+                arrays[name][...] = 0  # Holes of the file stand for zeros.
+            weights.into(arrays)
+
         with self._lock_outside("load_weights"):
-            self._hold(first | weights)
+            self._memory = memory_of(self._contents, self._runtime, fill)
 
     def _weight_names(self) -> list[str]:
         """Of what is carried from step to step, what the trained model is made of."""
@@ -243,12 +228,11 @@ class Trainer:
         Raises:
             FileError: the system refuses, or the model is larger than a file of ONNX may be.
         """
-        with self._lock:
-            weights = self._weights()
         try:
             with open_plain(self._contents.files["predict"]) as stored:
                 model = stored.read()
-            made = with_weights(model, weights, self._contents.folder)
+            with self._lock:
+                made = with_weights(model, self._weights(), self._contents.folder)
         except OSError as caught:
             if is_ours(caught):
                 raise
@@ -256,101 +240,37 @@ class Trainer:
         with part("graph.files").replacing(path) as file, open(file, "wb", closefd=False) as stream:
             stream.write(made)
 
-    def _read(self, path: AnyPath, only: Collection[str] | None = None) -> dict[str, Array]:
-        """The state in a file, or only a part of it, whether or not the file has the rest."""
-        state = self._contents.state
-        wanted = {name: port for name, port in state.items() if only is None or name in only}
-        if not isinstance(path, (str, os.PathLike)):
-            raise error("ArgumentError", f"{path!r:.60} is no path of a file")
-        try:
-            if not stat.S_ISREG(os.stat(path).st_mode):  # On a pipe it would wait.
-                raise error("FileError", f"{path} cannot be read: it is no file")
-            with safe_open(path, "numpy") as file:
-                names = list(file.keys())
-                missing = [name for name in wanted if name not in names]
-                extra = sorted(name for name in names if name not in state)
-                if missing or extra:
-                    said = f"it lacks {_some(missing)}" if missing else f"it has {_some(extra)} besides"
-                    raise error("FileError", f"{path} is the state of another training: {said}")
-                arrays = {name: file.get_tensor(name) for name in wanted}
-        except FileNotFoundError:
-            raise error("MissingFileError", f"{path} cannot be read: there is no such file") from None
-        except (OSError, ValueError, SafetensorError) as caught:
-            if is_ours(caught):
-                raise
-            raise error("FileError", f"{path} cannot be read: {caught}") from caught
-        for name, port in wanted.items():
-            array = arrays[name]
-            if array.dtype != dtype_of(port.dtype) or array.shape != port.shape:
-                raise error(
-                    "FileError",
-                    f"{path} is the state of another training: for {name} it holds "
-                    f"{array.dtype}{show_shape(array.shape)}, not {port.dtype}{show_shape(port.shape)}",
-                )
-        return arrays
+    def _read(self, path: AnyPath) -> Doubled | InPlace:
+        """The state of a file, in memory of its own, which is complete when it takes the old one's place."""
+        return memory_of(self._contents, self._runtime, StateFile(path, self._contents.state).into)
 
-    def _hold(self, arrays: Mapping[str, Array]) -> None:
-        """Take over a state; the old one is replaced only when the new one is complete."""
-        held = {}
-        for name, array in arrays.items():
-            pair = [np.array(array), np.array(array)]  # Equal, so that it does not matter which is read.
-            held[name] = [(one, self._value(one)) for one in pair]
-        loss = next(port for port in self._contents.outputs["train_step"] if port.role == "loss")
-        self._bindings: list[Any] = [None, None]
-        self._loss: Array = np.zeros((), dtype_of(loss.dtype))
-        self._merged = None
-        self._held, self._now = held, 0
+    def _whole(self) -> Doubled | InPlace:
+        """The memory of the state.
+
+        Raises:
+            GraphError: a step has failed in the middle of renewing it.
+        """
+        if self._memory.torn:
+            raise error(
+                "GraphError",
+                "a step has failed while it renewed the state, of which a part is old and a part new; go on "
+                "from a saved state with restore(), or from the first with reset()",
+            )
+        return self._memory
 
     def _arrays(self) -> dict[str, Array]:
-        return {name: pair[self._now][0] for name, pair in self._held.items()}
+        return self._whole().arrays
 
     def _weights(self) -> dict[str, Array]:
         """The weights of the inference model, by its own names."""
-        if self._merged is None:
-            arrays = self._arrays()
-            outputs = self._contents.outputs["merge"]
-            if all(port.of in arrays for port in outputs):
-                self._merged = {port.of: arrays[port.of] for port in outputs}
-            else:
-                found = self._outputs("merge", {}, arrays)
-                self._merged = {port.of: found[port.name] for port in outputs}
-        return self._merged
-
-    # ----------------------------------------------------------------------------------------- runtime
-
-    def _value(self, array: Array) -> Any:
-        """An array as a value of the runtime, in the same memory."""
-        kind = self._runtime.OrtValue
-        if array.dtype.name == "bfloat16":  # The runtime knows NumPy's own dtypes only.
-            return kind.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16)
-        return kind.ortvalue_from_numpy(array)
-
-    def _session(self, graph: str) -> Any:
-        """The session of a graph, made when it is first asked for."""
-        found = self._sessions.get(graph)
-        if found is None:
-            options = self._runtime.SessionOptions()
-            options.log_severity_level = 3
-            options.enable_mem_pattern = False  # It would keep the memory of all activations.
-            if self._threads is not None:
-                options.intra_op_num_threads = self._threads
-            path = self._contents.files.get(graph)
-            if path is None:
-                raise error("FileError", f"{self._contents.folder} has no graph {graph}")
-            found = self._run(
-                graph,
-                lambda: self._runtime.InferenceSession(str(path), options, providers=self._providers),
-            )
-            self._sessions[graph] = found
-        return found
-
-    def _run(self, graph: str, run: Callable[..., Any]) -> Any:
-        try:
-            return run()
-        except Exception as caught:  # Errors of onnxruntime have no base class of their own.
-            if is_ours(caught):
-                raise
-            raise error("EngineError", f"{self._contents.files[graph]}: onnxruntime: {caught}") from caught
+        memory = self._whole()
+        arrays, outputs = memory.arrays, self._contents.outputs["merge"]
+        if all(port.of in arrays for port in outputs):
+            return {port.of: arrays[port.of] for port in outputs}
+        if not memory.merged:
+            found = self._outputs("merge", {}, arrays)
+            memory.merged.update({port.of: found[port.name] for port in outputs})
+        return memory.merged
 
     def _given(self, batch: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
         if batch is not None and not isinstance(batch, Mapping):
@@ -360,10 +280,3 @@ class Trainer:
     def __repr__(self) -> str:
         loss, optimizer = self.manifest["loss"]["name"], self.manifest["optimizer"]["name"]
         return f"<Trainer {str(Path(self._contents.folder))!r}: {loss} by {optimizer}>"
-
-
-_BFLOAT16 = 16
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")

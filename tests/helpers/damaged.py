@@ -136,6 +136,7 @@ def trainings(home: Path) -> Read:
         "eval": lambda one: one.evaluate(x=x, labels=y),
         "gradients": lambda one: one.gradients(x=x, labels=y),
     }
+    acts |= dict.fromkeys(("scalars", "update_0"), acts["train_step"])
     good.step(x=x, labels=y)
     good.save(home / "saved")
     for act in acts.values():
@@ -155,7 +156,8 @@ def trainings(home: Path) -> Read:
         try:
             one = Trainer(place, threads=1)
             same = {key for key, path in one._contents.files.items() if path == paths.get(key)}
-            one._sessions = {key: good._sessions[key] for key in same & set(good._sessions) - {graph}}
+            known = good._runtime.sessions
+            one._runtime.sessions.update({key: known[key] for key in same & set(known) - {graph}})
             for act in [acts[graph]] if graph in acts else acts.values():
                 act(one)
         except sg.InternalError:

@@ -16,7 +16,9 @@ from onnx_training_tools import batches, mlp, model_of, normal
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
+from stopgrad.interop.onnx.training import folders
 from stopgrad.trainer import Trainer
+from stopgrad_trainer import memory
 from stopgrad_trainer.exported import fields
 
 pytestmark = pytest.mark.slow
@@ -115,27 +117,196 @@ def test_lists_and_numbers_are_fed_as_what_is_asked_for(trainer: Trainer) -> Non
         trainer.step([[1, 2, 3, 4]])  # type: ignore[arg-type]
 
 
-def test_a_run_that_fails_leaves_the_state(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = batches(3)
-    trainer.step(x=data[0][0], labels=data[0][1])
-    before, session = trainer.state, trainer._session("train_step")
+@pytest.fixture
+def older(folder: Path, tmp_path: Path) -> Path:
+    """The folder as earlier versions wrote it: without a step in place."""
+    home = tmp_path / "older"
+    home.mkdir()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    parts = [manifest["update"]["scalars"], *[one["graph"] for one in manifest.pop("update")["functions"]]]
+    left_out = [manifest["graphs"].pop(name)["file"] for name in parts]
+    for file in folder.iterdir():
+        if file.name not in left_out:
+            (home / file.name).write_bytes(file.read_bytes())
+    (home / "manifest.json").write_text(json.dumps(manifest))
+    return home
 
-    class Failing:
-        def io_binding(self) -> Any:
-            return session.io_binding()
 
-        def run_with_iobinding(self, binding: Any) -> None:
-            session.run_with_iobinding(binding)  # All is written.
-            raise RuntimeError("the device is gone")
+class Failing:
+    """A session that fails after its work is done."""
 
-    trainer._sessions["train_step"] = Failing()
+    def __init__(self, session: Any) -> None:
+        self._inner = session
+
+    def io_binding(self) -> Any:
+        return self._inner.io_binding()
+
+    def run_with_iobinding(self, binding: Any) -> None:
+        self._inner.run_with_iobinding(binding)
+        raise RuntimeError("the device is gone")
+
+
+@pytest.mark.parametrize("graph", ["train_step", "gradients", "scalars"])
+def test_a_run_that_fails_leaves_the_state(graph: str, folder: Path, older: Path) -> None:
+    trainer = Trainer(older if graph == "train_step" else folder, threads=1)
+    sessions, data = trainer._runtime.sessions, batches(3)
+    assert trainer.step(x=data[0][0], labels=data[0][1]) > 0
+    trainer.save(older / "saved")
+    trainer.restore(older / "saved")  # Nothing is bound yet.
+    before, session = trainer.state, trainer._runtime.session(graph)
+    sessions[graph] = Failing(session)
     with pytest.raises(sg.EngineError, match="the device is gone"):
         trainer.step(x=data[1][0], labels=data[1][1])
     for name, value in trainer.state.items():
         np.testing.assert_array_equal(value, before[name])
-    trainer._sessions["train_step"] = session
+    sessions[graph] = session
+    trainer.restore(older / "saved")
     loss = trainer.evaluate(x=data[1][0], labels=data[1][1])["loss"]
     assert trainer.step(x=data[1][0], labels=data[1][1]) == loss
+
+
+def test_a_run_that_fails_while_the_state_is_renewed_asks_for_another(folder: Path, tmp_path: Path) -> None:
+    trainer, data = Trainer(folder, threads=1), batches(3)
+    losses = [trainer.step(x=x, labels=y) for x, y in data]
+    trainer.reset()
+    assert trainer.step(x=data[0][0], labels=data[0][1]) == losses[0]
+    trainer.save(tmp_path / "saved")
+    renewing = trainer._memory._steps[2]  # type: ignore[union-attr, index]
+
+    def fail() -> None:
+        raise RuntimeError("there is no memory left")
+
+    renewing.insert(1, (fail,))
+    with pytest.raises(sg.EngineError, match=r"update_0.onnx: onnxruntime: there is no memory left"):
+        trainer.step(x=data[1][0], labels=data[1][1])
+    asking = [
+        lambda: trainer.state,
+        lambda: trainer.save(tmp_path / "torn"),
+        lambda: trainer.export(tmp_path / "torn.onnx"),
+        lambda: trainer.predict(x=data[0][0]),
+        lambda: trainer.step(x=data[1][0], labels=data[1][1]),
+    ]
+    for ask in asking:
+        with pytest.raises(sg.GraphError, match=r"a part is old and a part new; .* restore\(\)"):
+            ask()
+    assert not (tmp_path / "torn").exists()
+    trainer.restore(tmp_path / "saved")
+    assert [trainer.step(x=x, labels=y) for x, y in data[1:]] == losses[1:]
+
+
+# ------------------------------------------------------------------------------------ a step in place
+
+
+HOW: dict[str, tuple[dict[str, Any], bool]] = {
+    "adamw": ({}, True),
+    "adamw, decay of some": ({"optimizer": "adamw:no_decay=*.bias"}, True),
+    "adamw, clipped": ({"clip": 0.1}, True),
+    "adam, amsgrad, clipped elements": ({"optimizer": "adam:amsgrad=true,clip_value=0.01"}, True),
+    "sgd": ({"optimizer": "sgd"}, True),
+    "sgd, nesterov": ({"optimizer": "sgd:momentum=0.9,nesterov=true,weight_decay=0.1"}, True),
+    "lion, which reads twice what it renews": ({"optimizer": "lion"}, True),
+    "rmsprop": ({"optimizer": "rmsprop:centered=true,momentum=0.9"}, True),
+    "adagrad": ({"optimizer": "adagrad:lr_decay=0.1"}, True),
+    "an average": ({"optimizer": "adamw:average=0.9"}, True),
+    "a schedule": ({"schedule": "cosine:0.01,10,warmup=2"}, True),
+    "lora": ({"lora": {"weights": "*.weight", "rank": 2}}, True),
+    "bfloat16": ({"precision": "bfloat16"}, True),
+    "a loss scale": ({"precision": "float16"}, False),
+    "accumulated": ({"accumulate": 2}, False),
+    "adafactor": ({"optimizer": "adafactor"}, False),
+    "muon": ({"optimizer": "muon"}, False),
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_step_in_place_is_that_of_the_graph(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against ``train_step.onnx``, in blocks that are smaller than the tensors."""
+    settings, divides = HOW[how]
+    mlp(tmp_path / "mlp.onnx")
+    sgo.training(tmp_path / "mlp.onnx", loss="cross-entropy", folder=tmp_path / "out", **settings)
+    monkeypatch.setattr(memory, "BLOCK", 48)
+    one = Trainer(tmp_path / "out", threads=1)
+    assert isinstance(one._memory, memory.InPlace if divides else memory.Doubled)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert ("update" in manifest) == divides
+    manifest.pop("update", None)
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    other = Trainer(tmp_path / "out", threads=1)
+    assert isinstance(other._memory, memory.Doubled)
+    for x, y in batches(12):
+        assert one.step(x=x, labels=y) == pytest.approx(other.step(x=x, labels=y), rel=1e-6)
+    for name, value in other.state.items():
+        np.testing.assert_allclose(one.state[name], value, 1e-5, 1e-7)
+
+
+def test_an_older_folder_is_trained_as_before(folder: Path, older: Path) -> None:
+    one, other = Trainer(folder, threads=1), Trainer(older, threads=1)
+    for x, y in batches(5):
+        assert one.step(x=x, labels=y) == pytest.approx(other.step(x=x, labels=y), rel=1e-6)
+
+
+def test_frozen_weights_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlp(tmp_path / "mlp.onnx")
+    monkeypatch.setattr(folders, "APART", 0)
+    monkeypatch.setattr(folders, "SMALL", 64)
+    lora = {"weights": "*.weight", "rank": 2}
+    sgo.training(tmp_path / "mlp.onnx", loss="cross-entropy", folder=tmp_path / "out", lora=lora)
+    assert (tmp_path / "out" / "weights.bin").exists()
+    one, other = (Trainer(tmp_path / "out", threads=1, mapped=mapped) for mapped in (True, False))
+    for x, y in batches(4):
+        assert one.step(x=x, labels=y) == pytest.approx(other.step(x=x, labels=y), rel=1e-6)
+        np.testing.assert_allclose(one.predict(x=x)["logits"], other.predict(x=x)["logits"], 1e-5, 1e-6)
+
+
+def test_what_is_written_over_has_been_read(tmp_path: Path) -> None:
+    """A new value may take the old one's place only when nothing reads the old one any more."""
+    mlp(tmp_path / "mlp.onnx")
+    for how in ("adamw", "sgd:momentum=0.9", "lion", "rmsprop:momentum=0.9,centered=true"):
+        sgo.training(tmp_path / "mlp.onnx", loss="cross-entropy", optimizer=how, folder=tmp_path / "out")
+        manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+        for function in manifest["update"]["functions"]:
+            said = manifest["graphs"][function["graph"]]
+            model = onnx.load(tmp_path / "out" / said["file"]).graph
+            above: dict[str, set[str]] = {}  # What is computed before, and thus read before.
+            for node in model.node:
+                before = {above_one for x in node.input for above_one in {x, *above.get(x, ())}}
+                above |= {y: {*before, *node.output} for y in node.output}
+            over = {y["updates"]: y["name"] for y in said["outputs"] if y["over"]}
+            for old, new in over.items():
+                readers = [node for node in model.node if old in node.input]
+                assert all(node.output[0] in above[new] for node in readers), (how, old)
+            assert (len(over) < len(said["outputs"])) == (how == "lion"), how
+
+
+def test_parts_of_a_step_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    manifest = json.loads((folder / "manifest.json").read_text())
+    function = lambda m: m["update"]["functions"][0]
+    for change in (
+        lambda m: m["update"].pop("scalars"),
+        lambda m: m["update"].update(backward="eval"),
+        lambda m: function(m)["members"].pop(),
+        lambda m: function(m)["members"].append(function(m)["members"][0]),
+        lambda m: function(m)["members"][0].update(value_0="head.bias"),
+        lambda m: function(m)["members"][0].update(gradient_0="head.bias"),
+        lambda m: function(m)["members"][0].pop("gradient_0"),
+        lambda m: function(m).update(graph="merge"),
+        lambda m: m["graphs"]["update_0"]["inputs"][0].update(dtype="float64"),
+        lambda m: m["graphs"]["update_0"]["outputs"].pop(),
+        lambda m: m["graphs"]["scalars"]["outputs"].pop(0),
+        lambda m: m["graphs"]["scalars"]["outputs"][0].update(shape=[3]),
+        lambda m: m["graphs"]["gradients"]["outputs"][1].update(of="zz"),
+        lambda m: m["graphs"]["gradients"]["inputs"][-1].update(role="input"),
+        lambda m: m.update(update=None),
+    ):
+        changed = json.loads(json.dumps(manifest))
+        change(changed)
+        (tmp_path / "manifest.json").write_text(json.dumps(changed))
+        with pytest.raises(sg.FileError, match="damaged"):
+            Trainer(tmp_path)
 
 
 def test_a_class_number_that_is_no_class_is_nan_and_no_crash(trainer: Trainer) -> None:
@@ -404,6 +575,7 @@ import sys
 for name in ("onnx", "torch", "jax"):
     sys.modules[name] = None
 from stopgrad.trainer import Trainer
+from stopgrad_trainer import memory
 from stopgrad_trainer.exported import fields
 trainer = Trainer({str(folder)!r})
 loss = trainer.step(x=[[1, 2, 3, 4]], labels=[1])

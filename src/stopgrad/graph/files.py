@@ -81,8 +81,16 @@ def write_arrays(
         _write(file, header)
         for _, array in ordered:
             stored = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-            _write(file, stored.reshape(-1).view(np.uint8).data)
+            data = stored.reshape(-1).view(np.uint8)
+            if data.size < _HOLE or data.any():
+                _write(file, data.data)
+            else:  # What is skipped reads as zeros, and takes no room where the system allows it.
+                os.ftruncate(file, os.lseek(file, data.size, os.SEEK_CUR))
             progress.step()
+
+
+_HOLE = 1 << 20
+"""Arrays of zeros with so many bytes are not written, but left out: such is the first state of optimisers."""
 
 
 def _header(arrays: Iterable[tuple[str, NumpyArray]], notes: Mapping[str, str]) -> bytes:

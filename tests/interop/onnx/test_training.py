@@ -381,6 +381,7 @@ def test_all_graphs_are_valid_and_their_batch_is_symbolic(model: Path) -> None:
     assert on_disk == json.loads(json.dumps(made.manifest))
     assert {f.name for f in made.folder.iterdir()} == {
         *(f"{name}.onnx" for name in ("train_step", "gradients", "eval", "predict", "merge")),
+        *("scalars.onnx", "update_0.onnx"),
         *("state.safetensors", "manifest.json"),
     }
     for name, graph in on_disk["graphs"].items():

@@ -19,12 +19,9 @@ import onnx
 from stopgrad.base.errors import ArgumentError, FileError
 from stopgrad.graph.files import CURES, AnyPath, exchanged, flush_folder, locked, replacing, write_arrays
 from stopgrad.graph.operands import NumpyArray
-from stopgrad.interop.onnx.training.manifest import FORMAT, STATE_FILE
+from stopgrad.interop.onnx.training.manifest import FORMAT, STATE_FILE, WEIGHTS
 
 MANIFEST = "manifest.json"
-WEIGHTS = "weights.bin"
-"""The file with the arrays that are too large to be in every graph."""
-
 APART = 64 * 2**20
 """If the arrays of all graphs have at least so many bytes, each is stored once in a file of its own."""
 SMALL = 1024

@@ -30,6 +30,7 @@ from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, p
 from stopgrad.interop.onnx.training.beside import compare
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
 from stopgrad.interop.onnx.training.folders import checked, write_folder
+from stopgrad.interop.onnx.training.in_place import in_parts
 from stopgrad.interop.onnx.training.manifest import Plan
 from stopgrad.interop.onnx.training.modes import Forms, forms, opened, taken_in
 from stopgrad.interop.onnx.training.plans import (
@@ -42,6 +43,7 @@ from stopgrad.interop.onnx.training.plans import (
     step_plan,
 )
 from stopgrad.interop.onnx.training.precision import lowered
+from stopgrad.interop.onnx.training.tables import added_by_rows
 from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
 from stopgrad.interop.onnx.training.wiring import Wired, wired
 from stopgrad.interop.onnx.weights import Verdict
@@ -245,6 +247,8 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
         "predict": predict_plan(step, used),
         "merge": merge_plan(step),
     }
+    parts, update = in_parts(step)
+    plans |= parts
     models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
     if not isinstance(model, Model):
         weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
@@ -255,7 +259,7 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
     return _Made(
         {f"{name}.onnx": one for name, one in models.items()},
         {port.name: port.value.op.value.array for port in carried(step)},
-        manifest_of(asked, step, plans) | {"tensors": told},
+        manifest_of(asked, step, plans) | {"tensors": told} | update,
         explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
         [*notes, *shapes.notes, *judgement.notes, *_notes(step)],
     )
@@ -290,7 +294,7 @@ def _aliases(model: onnx.ModelProto) -> dict[str, str]:
 def _model(plan: Plan, opset: int) -> Any:
     """One of the graphs as a model, without gates, which have no effect any more."""
     xs, ys = [port.value for port in plan.inputs], [port.value for port in plan.outputs]
-    done = rewrite(ys, xs, (erase_gates,))
+    done = rewrite(ys, xs, (erase_gates, added_by_rows))
     return to_model(
         dict(zip([port.name for port in plan.outputs], done.outputs, strict=True)),
         dict(zip([port.name for port in plan.inputs], done.inputs, strict=True)),

@@ -11,7 +11,7 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.types import Dim
 from stopgrad.graph.graph import Output
-from stopgrad_trainer.contents import FORMAT as FORMAT, VERSION as VERSION
+from stopgrad_trainer.contents import FORMAT as FORMAT, VERSION as VERSION, WEIGHTS as WEIGHTS
 
 STATE_FILE = "state.safetensors"
 
@@ -22,16 +22,17 @@ class Port:
 
     Attributes:
         name: its name in the file.
-        role: for inputs ``input``, ``labels``, ``learning_rate``, ``parameter`` or ``state``; for outputs
-            ``loss``, ``output``, ``gradient``, ``parameter`` or ``state``.
+        role: for inputs ``input``, ``labels``, ``learning_rate``, ``parameter``, ``state``, ``gradient`` or
+            ``scalar``; for outputs ``loss``, ``output``, ``gradient``, ``parameter``, ``state`` or
+            ``scalar``.
         value: the tensor.
-        more: further entries: ``updates`` or ``of``.
+        more: further entries: ``updates``, ``over`` or ``of``.
     """
 
     name: str
     role: str
     value: Output
-    more: Mapping[str, str] | None = None
+    more: Mapping[str, Any] | None = None
 
     def entry(self) -> dict[str, Any]:
         """As the manifest says it."""

@@ -53,6 +53,9 @@ def shared(model: onnx.ModelProto, apart: bool) -> list[str]:
     notes = [note_of(one) for one in found if one.tied or not apart]
     if apart:
         split(model, found)
+        own = [name for one in found if not one.tied for name in one.uses if name != one.name]
+        if own:
+            notes.append(_apart(own))
     notes += tie(model)
     absent = _absent(model)
     if absent:
@@ -158,6 +161,17 @@ def note_of(one: Merged) -> str:
     return (
         f"{one.name!r} also stands for {shown}, which began with the same numbers: the exporter merged them, "
         "and they are trained as one; split_shared (--split-shared) holds them apart"
+    )
+
+
+def _apart(names: list[str]) -> str:
+    """What to tell of parameters that are held apart again."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    one = len(names) == 1
+    who, what, held = ("parameter", "another", "is") if one else ("parameters", "others", "are")
+    return (
+        f"{len(names)} {who} that the exporter had merged into {what}, since they began with the same "
+        f"numbers, {held} held apart: {', '.join(map(repr, names[:SHOWN]))}{more}"
     )
 
 

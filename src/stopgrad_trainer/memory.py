@@ -1,0 +1,226 @@
+"""The memory of a training's state, and the steps that change it: all of it or nothing."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import starmap
+from typing import Any
+
+import numpy as np
+
+from stopgrad_trainer.contents import HELD, Contents, Function, Port, Update, dtype_of
+from stopgrad_trainer.exported import Array
+from stopgrad_trainer.runtime import CPU, Runtime, call_in_c
+
+Fill = Callable[[Mapping[str, Array]], None]
+"""Writes the first state into arrays by name."""
+
+BLOCK = 1 << 17
+"""How many elements of each tensor are updated at a time: what a function computes stays in the cache."""
+_ALIGNED = 64
+"""Bytes, to a multiple of which tensors begin."""
+
+
+def memory_of(contents: Contents, runtime: Runtime, fill: Fill) -> Doubled | InPlace:
+    """The memory of a state: held once where the folder has the step divided for that, else twice."""
+    if contents.update is not None and runtime.providers == [CPU]:
+        return InPlace(contents, contents.update, runtime, fill)
+    return Doubled(contents, runtime, fill)
+
+
+def _loss_of(contents: Contents, graph: str) -> Array:
+    loss = next(port for port in contents.outputs[graph] if port.role == "loss")
+    return np.zeros((), dtype_of(loss.dtype))
+
+
+class Doubled:
+    """A state that is held twice: a step reads one and writes the other, and then the two are swapped.
+
+    Attributes:
+        torn: whether a step has ended in the middle of its changes; here never.
+    """
+
+    torn = False
+
+    def __init__(self, contents: Contents, runtime: Runtime, fill: Fill) -> None:
+        self._contents, self._runtime = contents, runtime
+        pairs = [{name: _like(port) for name, port in contents.state.items()} for _ in range(2)]
+        fill(pairs[0])
+        self._pairs, self._now = pairs, 0
+        self._merged: list[dict[str, Array]] = [{}, {}]
+        self._bindings: list[Any] = [None, None]
+        self._loss = _loss_of(contents, "train_step")
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The state, by name."""
+        return self._pairs[self._now]
+
+    @property
+    def merged(self) -> dict[str, Array]:
+        """For weights that were computed from this state; a step empties it."""
+        return self._merged[self._now]
+
+    def step(self, fed: Mapping[str, Array]) -> float:
+        """Make a step with a batch and a learning rate; returns the loss before it."""
+        session = self._runtime.session("train_step")
+        binding = self._binding(session)
+        for name, array in fed.items():
+            binding.bind_cpu_input(name, array)
+        self._runtime.run("train_step", lambda: session.run_with_iobinding(binding))
+        loss = float(self._loss)
+        self._merged[1 - self._now].clear()
+        self._now = 1 - self._now  # Last: until here an interrupt leaves the old state.
+        return loss
+
+    def _binding(self, session: Any) -> Any:
+        """The binding of a step's inputs and outputs to the two copies of the state."""
+        if self._bindings[self._now] is None:
+            old, new = self._pairs[self._now], self._pairs[1 - self._now]
+            binding = session.io_binding()
+            for name, array in old.items():
+                binding.bind_ortvalue_input(name, self._runtime.value(array))
+            for port in self._contents.outputs["train_step"]:
+                array = new[port.updates] if port.updates else self._loss
+                binding.bind_ortvalue_output(port.name, self._runtime.value(array))
+            self._bindings[self._now] = binding
+        return self._bindings[self._now]
+
+
+class InPlace:
+    """A state that is held once, and renewed in place, block by block.
+
+    A step computes the gradients first, and all scalars; nothing has changed until then. Renewing is then one
+    call of C, within which no handler of a signal runs. The tensors of a function lie in one array.
+
+    Attributes:
+        arrays: the state, by name; a step writes into them.
+        merged: for weights that were computed from this state; a step empties it.
+    """
+
+    def __init__(self, contents: Contents, update: Update, runtime: Runtime, fill: Fill) -> None:
+        self._contents, self._update, self._runtime = contents, update, runtime
+        self.arrays: dict[str, Array] = {}
+        self.merged: dict[str, Array] = {}
+        self._gradients: dict[str, Array] = {}
+        self._flat = [self._laid_out(function) for function in update.functions]
+        known = self.arrays
+        self.arrays = {n: known[n] if n in known else _like(port) for n, port in contents.state.items()}
+        fill(self.arrays)
+        self._loss = _loss_of(contents, update.backward)
+        self._steps: list[Any] | None = None
+        self._kept: list[Any] = []
+        self._under_way: Any = iter(())
+        self._count = 0
+
+    def _laid_out(self, function: Function) -> dict[str, Array]:
+        """The arrays in which a function's tensors lie, by the names of its inputs."""
+        ports = [port for port in self._contents.inputs[function.graph] if port.role != "scalar"]
+        shapes = [self._contents.state[one[ports[0].name]].shape for one in function.members]
+        sizes = [math.prod(int(side) for side in shape) for shape in shapes]
+        ends = np.cumsum([0, *[-(-size // _ALIGNED) * _ALIGNED for size in sizes]])
+        made = {port.name: _zeros(int(ends[-1]), dtype_of(port.dtype)) for port in ports}
+        for members, shape, size, at in zip(function.members, shapes, sizes, ends, strict=False):
+            for port in ports:
+                place = self._gradients if port.role == "gradient" else self.arrays
+                place[members[port.name]] = made[port.name][at : at + size].reshape(shape)
+        return made
+
+    @property
+    def torn(self) -> bool:
+        """Whether a step has ended in the middle of its changes, by an error of the runtime."""
+        return 0 < operator.length_hint(self._under_way) < self._count
+
+    def step(self, fed: Mapping[str, Array]) -> float:
+        """Make a step with a batch and a learning rate; returns the loss before it."""
+        if self._steps is None:
+            self._steps = self._bound()
+        backward, scalars, renewing = self._steps
+        for graph, (session, binding) in ((self._update.backward, backward), (self._update.scalars, scalars)):
+            for port in self._contents.inputs[graph]:
+                if port.role not in (*HELD, "gradient"):
+                    binding.bind_cpu_input(port.name, fed[port.name])
+            self._runtime.run(graph, lambda: session.run_with_iobinding(binding))
+        loss = float(self._loss)
+        calls = [*renewing, (self.merged.clear,)]
+        self._count, self._under_way = len(calls), iter(calls)
+        graph = self._update.functions[0].graph if self._update.functions else self._update.scalars
+        self._runtime.run(graph, lambda: deque(starmap(operator.call, self._under_way), maxlen=0))
+        return loss
+
+    def _bound(self) -> list[Any]:
+        """The two sessions with bindings that a step begins with, and the calls that renew the state."""
+        update = self._update
+        scalars: dict[str, Array] = {}
+        copies: list[tuple[Any, ...]] = []
+        first = [self._graph(name, scalars, copies) for name in (update.backward, update.scalars)]
+        calls: list[tuple[Any, ...]] = []
+        for function, flat in zip(update.functions, self._flat, strict=True):
+            calls += self._blocks(function, flat, scalars)
+        return [*first, calls + copies]
+
+    def _graph(self, graph: str, scalars: dict[str, Array], copies: list[tuple[Any, ...]]) -> tuple[Any, Any]:
+        """A session and a binding of what it reads and writes, which is not yet the state."""
+        session = self._runtime.session(graph)
+        binding = session.io_binding()
+        for port in self._contents.inputs[graph]:
+            if port.role in HELD:
+                binding.bind_ortvalue_input(port.name, self._runtime.value(self.arrays[port.name]))
+            elif port.role == "gradient":
+                binding.bind_ortvalue_input(port.name, self._runtime.value(self._gradients[port.of]))
+        for port in self._contents.outputs[graph]:
+            if port.role == "loss":
+                array = self._loss
+            elif port.role == "gradient":
+                array = self._gradients.setdefault(port.of, _like(port))
+            elif port.updates:
+                array = np.zeros_like(self.arrays[port.updates])
+                copies.append((np.ndarray.__setitem__, self.arrays[port.updates], ..., array))
+            else:
+                array = scalars[port.name] = _like(port)
+            binding.bind_ortvalue_output(port.name, self._runtime.value(array))
+        return session, binding
+
+    def _blocks(
+        self, function: Function, flat: Mapping[str, Array], scalars: Mapping[str, Array]
+    ) -> list[tuple[Any, ...]]:
+        """The calls that renew the tensors of a function."""
+        session, value = self._runtime.session(function.graph), self._runtime.value
+        inputs, outputs = self._contents.inputs[function.graph], self._contents.outputs[function.graph]
+        shared = {port.name: value(scalars[port.name]) for port in inputs if port.role == "scalar"}
+        beside = {port.name: np.empty(BLOCK, dtype_of(port.dtype)) for port in outputs if not port.over}
+        calls: list[tuple[Any, ...]] = []
+        for at in range(0, len(next(iter(flat.values()))), BLOCK):
+            parts = {name: whole[at : at + BLOCK] for name, whole in flat.items()}
+            values = {name: value(part) for name, part in parts.items()}
+            binding = session.io_binding()
+            for port in inputs:
+                binding.bind_ortvalue_input(
+                    port.name, (shared if port.role == "scalar" else values)[port.name]
+                )
+            after: list[tuple[Any, ...]] = []
+            for port in outputs:
+                part = parts[port.updates]
+                made = values[port.updates]
+                if not port.over:
+                    scratch = beside[port.name][: len(part)]
+                    made = value(scratch)
+                    after.append((np.ndarray.__setitem__, part, ..., scratch))
+                binding.bind_ortvalue_output(port.name, made)
+            calls += [call_in_c(session, binding), *after]
+        self._kept += [shared, beside]
+        return calls
+
+
+def _like(port: Port) -> Array:
+    return np.zeros([int(side) for side in port.shape], dtype_of(port.dtype))
+
+
+def _zeros(count: int, dtype: np.dtype[Any]) -> Array:
+    """An array that begins at a multiple of so many bytes."""
+    whole = np.zeros(count * dtype.itemsize + _ALIGNED, np.uint8)
+    first = -whole.ctypes.data % _ALIGNED
+    return whole[first : first + count * dtype.itemsize].view(dtype)

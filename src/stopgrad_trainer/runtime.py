@@ -1,0 +1,93 @@
+"""The sessions of a training folder's graphs, on a stock ONNX Runtime."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from stopgrad_trainer.contents import WEIGHTS, Contents
+from stopgrad_trainer.exported import Array
+from stopgrad_trainer.needed import error, is_ours, module
+
+CPU = "CPUExecutionProvider"
+_BFLOAT16 = 16
+"""The number of ``TensorProto.DataType``."""
+
+
+class Runtime:
+    """ONNX Runtime, and its sessions, which are made when they are first asked for.
+
+    Args:
+        contents: of the folder.
+        threads: how many threads an operation may use; None lets the runtime decide.
+        providers: the execution providers, the preferred first.
+        mapped: whether frozen weights stay in their file, which is mapped into memory.
+
+    Attributes:
+        sessions: those made, by the name of the graph.
+    """
+
+    def __init__(
+        self, contents: Contents, threads: int | None, providers: tuple[str, ...], mapped: bool = True
+    ) -> None:
+        self._library = module("onnxruntime", "a Trainer", "onnx")
+        self._contents, self._threads, self.providers = contents, threads, list(providers)
+        self._mapped = mapped and (contents.folder / WEIGHTS).exists()
+        self.sessions: dict[str, Any] = {}
+
+    def session(self, graph: str) -> Any:
+        """The session of a graph."""
+        found = self.sessions.get(graph)
+        if found is None:
+            options = self._library.SessionOptions()
+            options.log_severity_level = 3
+            options.enable_mem_pattern = False  # It would keep the memory of all activations.
+            if self._threads is not None:
+                options.intra_op_num_threads = self._threads
+            path = self._contents.files.get(graph)
+            if path is None:
+                raise error("FileError", f"{self._contents.folder} has no graph {graph}")
+            more: dict[str, Any] = {}
+            if (
+                self._mapped
+            ):  # Copies would be made of what is packed for products, and of what is transposed.
+                options.add_session_config_entry("session.disable_prepacking", "1")
+                more["disabled_optimizers"] = ["ConstantFolding"]
+            made = lambda: self._library.InferenceSession(
+                str(path), options, providers=self.providers, **more
+            )
+            found = self.sessions[graph] = self.run(graph, made)
+        return found
+
+    def value(self, array: Array) -> Any:
+        """An array as a value of the runtime, in the same memory."""
+        kind = self._library.OrtValue
+        if array.dtype.name == "bfloat16":  # The runtime knows NumPy's own dtypes only.
+            return kind.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16)
+        return kind.ortvalue_from_numpy(array)
+
+    def run(self, graph: str, run: Callable[[], Any]) -> Any:
+        """The result of a call of the runtime.
+
+        Raises:
+            EngineError: it failed.
+        """
+        try:
+            return run()
+        except Exception as caught:  # Errors of onnxruntime have no base class of their own.
+            if is_ours(caught):
+                raise
+            raise error("EngineError", f"{self._contents.files[graph]}: onnxruntime: {caught}") from caught
+
+
+def call_in_c(session: Any, binding: Any) -> tuple[Any, ...]:
+    """A function and its arguments that run a session, if possible without a line of Python.
+
+    Handlers of signals run between lines of Python. Where there is none, there is no interrupt.
+    """
+    inner, bound = getattr(session, "_sess", None), getattr(binding, "_iobinding", None)
+    run = getattr(inner, "run_with_iobinding", None)
+    if bound is None or run is None or isinstance(getattr(run, "__func__", run), types.FunctionType):
+        return (session.run_with_iobinding, binding)
+    return (run, bound, None)
