@@ -12,12 +12,13 @@ import operator
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
 from stopgrad.base.namespaces import attribute_at
+from stopgrad.interop.shared import keras
 
 Result = TypeVar("Result")
 
@@ -108,6 +109,15 @@ _restart: Callable[[], object] = _need(
     "tensorflow.python.pywrap_tfe.TFE_Py_TapeSetRestartOnThread", "letting tapes record again", tuple
 )
 
+ReplicaThread: Any = _need(
+    "tensorflow.python.distribute.mirrored_run._MirroredReplicaThread",
+    "the threads in which strategies run their replicas",
+    _Nothing,
+    "what replicas of a tf.distribute.Strategy do",
+)
+_conversion: Any = _need(
+    "tensorflow.python.autograph.core.config", "what AutoGraph leaves as it is written", _Nothing
+)
 _filtering: Any = _need(
     "tensorflow.python.util.traceback_utils", "leaving our frames out of the messages of errors", _Nothing
 )
@@ -118,6 +128,16 @@ def leave_out_frames(folder: str) -> None:
     excluded = getattr(_filtering, "_EXCLUDED_PATHS", None)
     if excluded is not None and folder not in excluded:
         _filtering._EXCLUDED_PATHS = (*excluded, folder)
+
+
+def _leave_as_written(package: str) -> None:
+    """Let AutoGraph convert no function of a package, as none of NumPy's: none of it is the user's program."""
+    rules = getattr(_conversion, "CONVERSION_RULES", None)
+    if rules is not None:
+        _conversion.CONVERSION_RULES = (_conversion.DoNotConvert(package), *rules)
+
+
+_leave_as_written(__name__.partition(".")[0])
 
 
 def install_callbacks() -> None:
@@ -185,6 +205,19 @@ def is_stopped() -> bool:
 def reads_variables(tape: Any) -> bool:
     """Whether a tape watches the trainable variables that are read."""
     return bool(tape._watch_accessed_variables)
+
+
+def copies_of(variable: Any) -> Sequence[Any]:
+    """The variables of TensorFlow's that hold a variable's values: one, or one for each replica of a strategy.
+
+    A copy stands for the variable itself.
+    """
+    plain = keras.plain(variable)
+    if not hasattr(plain, "_primary"):
+        around = getattr(plain.handle, "_distributed_container", None)
+        plain = plain if around is None else around() or plain
+    copies: Sequence[Any] = plain.values if hasattr(plain, "_primary") else (plain,)
+    return copies
 
 
 def record_of(tape: Any) -> Any:

@@ -1,9 +1,10 @@
-"""Records what TensorFlow does in one thread."""
+"""Records what TensorFlow does in one thread, and in those of the replicas that it starts."""
 
 from __future__ import annotations
 
 import functools
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.shared import keras
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.closures import closed_over
 from stopgrad.interop.tensorflow.recording.internals import identity_of, is_stopped
@@ -76,7 +78,7 @@ class Recorder:
         self._limit = _FEWEST
         self.variables: dict[int, tuple[Any, Value]] = {}
         self._assigned: dict[int, Value] = {}
-        self._active: tuple[Tape, ...] = ()
+        self._recording: dict[int, tuple[Tape, ...]] = {}
         self._tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
         self._notes: weakref.WeakKeyDictionary[Any, dict[str, tuple[Tape, ...]]] = weakref.WeakKeyDictionary()
         self._functions: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -89,6 +91,18 @@ class Recorder:
         self.meet: Callable[[Any], None] | None = None
         self.refusal: RawLocation | None = None
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
+
+    @property
+    def _active(self) -> tuple[Tape, ...]:
+        """The tapes that record in this thread: each replica has its own."""
+        return self._recording.get(threading.get_ident(), ())
+
+    @_active.setter
+    def _active(self, tapes: tuple[Tape, ...]) -> None:
+        if tapes:
+            self._recording[threading.get_ident()] = tapes
+        else:
+            self._recording.pop(threading.get_ident(), None)
 
     # -------------------------------------------------------------------------------------------- operations
 
@@ -232,7 +246,7 @@ class Recorder:
         """Forget the values and tapes of what has ended, as far as no question can be about them any more."""
         self._values.clear()
         self._assigned.clear()
-        self._active = ()
+        self._recording.clear()
         self.departures.clear()
 
     def events(self) -> list[Event]:
@@ -302,8 +316,9 @@ class Recorder:
     # -------------------------------------------------------------------------------------------- variables
 
     def accessed(self, variable: Any) -> None:
-        """A variable is read."""
-        handle = variable.handle
+        """A variable is read. What replicas have copies of is one variable."""
+        first, *others = internals.copies_of(variable)
+        handle = first.handle
         if not isinstance(handle, internals.EagerTensor):
             return
         key = identity_of(handle)
@@ -312,14 +327,15 @@ class Recorder:
             value = known[1] if known is not None else self.value_of(handle)
             value.event.call = name_of(variable)
             value.event.results = (sizes_of(tf.as_dtype(variable.dtype), tf.TensorShape(variable.shape)),)
-            self.variables[key] = weakref.ref(variable), value
+            self.variables[key] = weakref.ref(first if first is not keras.plain(variable) else variable), value
+            self.variables.update({identity_of(one.handle): (None, value) for one in others})
             if self.meet is not None:
                 self.meet(variable)
 
     def variable(self, variable: Any) -> Value:
         """The value of a variable."""
         self.accessed(variable)
-        return self.variables[identity_of(variable.handle)][1]
+        return self.variables[identity_of(internals.copies_of(variable)[0].handle)][1]
 
     # ------------------------------------------------------------------------------------------------ tapes
 
@@ -339,7 +355,7 @@ class Recorder:
         if known is not None:
             known.closed = now()
             self._active = tuple([one for one in self._active if one is not known])
-        if not self._active:
+        if not self._recording:
             self._assigned.clear()
 
     def reset(self, tape: Any) -> None:

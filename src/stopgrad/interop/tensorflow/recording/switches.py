@@ -115,6 +115,7 @@ def _patch_everything() -> None:
         _patch(internals.AtomicFunction, "call_flat", _calling)
         _patch(internals.Tensor, "_disallow", _refusing)
         _patch(internals.Tensor, "__getattr__", _lacking)
+        _patch(internals.ReplicaThread, "__init__", _replicating)
         _patch(internals.tapes, "gradient", _explaining)
         _patch(internals.tapes, "jacobian", _explaining)
 
@@ -150,6 +151,26 @@ def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: Any) ->
     except Exception as error:  # It would look like an error of the user's.
         owner.lost[f"{call.__name__} was not followed ({type(error).__name__}: {error})"] = None
         return None
+
+
+def _replicating(make: Original) -> Original:
+    """The threads in which a strategy runs its replicas belong to the thread that starts them.
+
+    All replicas do the same, so that observers are told what the first one does.
+    """
+
+    def __init__(thread: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        make(thread, *args, **kwargs)
+        if _RUNNING.recorders or _RUNNING.observers:
+            observers = [] if thread.replica_id else _RUNNING.observers
+            thread.run = functools.partial(_run_as, _RUNNING.recorders, observers, thread.run)
+
+    return __init__
+
+
+def _run_as(recorders: list[Recorder], observers: list[Observer], run: Callable[[], None]) -> None:
+    _RUNNING.recorders, _RUNNING.observers = recorders, observers
+    run()
 
 
 def _pushing(push: Original) -> Original:
