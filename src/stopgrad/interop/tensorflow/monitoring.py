@@ -72,9 +72,7 @@ class TensorflowMonitor(Monitor):
         )
         if verdicts and self._optimizer is not None:
             asked = {name: x for name, x in named_in("monitor", self._model).items() if name in verdicts}
-            arrived = {
-                name: (x, self._gradients.get(id(keras.plain(x)))) for name, x in asked.items()
-            }
+            arrived = {name: (x, self._gradients.get(id(keras.plain(x)))) for name, x in asked.items()}
             verdicts = with_steps(verdicts, steps_of("monitor", self._optimizer, arrived))
         if verdicts:  # Else nothing was differentiated: the next step is sampled in its place.
             self._take(verdicts)

@@ -313,7 +313,9 @@ def losses_in(what: str, loss: Any) -> list[Any]:
         ArgumentError: there are none.
     """
     # Of what replicas return, the first one's: each has a tape of its own, and all do the same.
-    parts = [x.values[0] if isinstance(x, tf.distribute.DistributedValues) else x for x in tf.nest.flatten(loss)]
+    parts = [
+        x.values[0] if isinstance(x, tf.distribute.DistributedValues) else x for x in tf.nest.flatten(loss)
+    ]
     found = [x for x in parts if isinstance(x, tf.Tensor)]
     if not found:
         raise ArgumentError(

@@ -130,8 +130,19 @@ def leave_out_frames(folder: str) -> None:
         _filtering._EXCLUDED_PATHS = (*excluded, folder)
 
 
+def executed(kind: str, inputs: Sequence[Any], attrs: tuple[Any, ...], outputs: int) -> list[Any]:
+    """The results of an operation that has run for other operands, of 32-bit integers."""
+    typed = [
+        value if key not in ("T", "Tparams", "dtype") else tf.int32.as_datatype_enum
+        for pair in zip(attrs[::2], attrs[1::2], strict=True)
+        for key, value in ((None, pair[0]), pair)
+    ]
+    made: list[Any] = execute.quick_execute(kind, outputs, list(inputs), tuple(typed), context())
+    return made
+
+
 def _leave_as_written(package: str) -> None:
-    """Let AutoGraph convert no function of a package, as none of NumPy's: none of it is the user's program."""
+    """Let AutoGraph convert no function of a package, as none of NumPy's: it is not the user's program."""
     rules = getattr(_conversion, "CONVERSION_RULES", None)
     if rules is not None:
         _conversion.CONVERSION_RULES = (_conversion.DoNotConvert(package), *rules)
@@ -208,7 +219,7 @@ def reads_variables(tape: Any) -> bool:
 
 
 def copies_of(variable: Any) -> Sequence[Any]:
-    """The variables of TensorFlow's that hold a variable's values: one, or one for each replica of a strategy.
+    """TensorFlow's variables that hold a variable's values: one, or one for each replica of a strategy.
 
     A copy stands for the variable itself.
     """

@@ -66,7 +66,7 @@ class Recorder:
         departures: the values that left for Python, the last one of each line.
         measures: whether it is measured how large gradients are.
         arrived: takes sources and their gradients, when these were asked for.
-        look: looks at the values of an operation that has run.
+        look: looks at the values of an operation that has run, and at what is written into a variable.
         meet: looks at a variable that is accessed for the first time, before that happens.
         refusal: the line that made the traced tensor that was last asked for its number, in vain.
         explain: adds the cause to an error of TensorFlow's or Keras', if it is known.
@@ -199,6 +199,8 @@ class Recorder:
             self._assigned[key] = Value(event, 0)
         else:
             self._assigned.pop(key, None)
+        if self.look is not None:
+            self.look(event, inputs, ())
 
     def _note(self, event: Event, outputs: Sequence[Any]) -> None:
         values = self._values
@@ -327,7 +329,8 @@ class Recorder:
             value = known[1] if known is not None else self.value_of(handle)
             value.event.call = name_of(variable)
             value.event.results = (sizes_of(tf.as_dtype(variable.dtype), tf.TensorShape(variable.shape)),)
-            self.variables[key] = weakref.ref(first if first is not keras.plain(variable) else variable), value
+            own = variable if first is keras.plain(variable) else first
+            self.variables[key] = weakref.ref(own), value
             self.variables.update({identity_of(one.handle): (None, value) for one in others})
             if self.meet is not None:
                 self.meet(variable)

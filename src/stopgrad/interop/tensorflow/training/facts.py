@@ -191,7 +191,7 @@ class Facts:
             optimizer = known.ref()
             if optimizer is not None and known.steps:
                 try:
-                    found.append(int(optimizer.iterations))
+                    found.append(int(internals.copies_of(optimizer.iterations)[0]))
                 except (AttributeError, TypeError, ValueError):
                     continue
         return found
