@@ -34,7 +34,7 @@ CASES: Cases[Case] = Cases()
 case = CASES.of
 KERAS_2 = frozenset(
     {
-        "deepctr", "edward2", "keras-rl2", "neural-structured-learning", "tensorflow-gan", "tensorflow-lattice",
+        "deepctr", "edward2", "larq", "neural-structured-learning", "tensorflow-gan", "tensorflow-lattice",
         "tensorflow-privacy", "tensorflow-ranking", "tensorflow-recommenders", "tf-agents", "tf-keras",
     }
 )  # fmt: skip
@@ -90,9 +90,10 @@ def graph_attention() -> Case:
     layers = library("spektral.layers")
     first, second = layers.GCNConv(4, activation="relu"), layers.GATConv(3)
     x, a = normal(5, 3), tf.eye(5) + tf.cast(normal(5, 5) > 0.5, tf.float32)
+    mask = [tf.ones((5, 1)), None]
     return Case(
         lambda: [*first.trainable_weights, *second.trainable_weights],
-        lambda: mean_square(second([first([x, a]), a])),
+        lambda: mean_square(second([first([x, a], mask=mask), a], mask=mask)),
     )
 
 
@@ -101,7 +102,9 @@ def pooled_graph() -> Case:
     layers = library("spektral.layers")
     pool = layers.MinCutPool(2)
     x, a = normal(5, 3), tf.ones((5, 5))
-    return Case(lambda: pool.trainable_weights, lambda: sum(map(mean_square, pool([x, a]))) + sum(pool.losses))
+    return Case(
+        lambda: pool.trainable_weights, lambda: sum(map(mean_square, pool([x, a]))) + sum(pool.losses)
+    )
 
 
 @case("keras-rs")
@@ -201,7 +204,9 @@ def tuned() -> Case:
 
     x = normal(8, 3).numpy()
     model = Of().build(tuner.HyperParameters())
-    return Case(lambda: model.trainable_weights, step=lambda: model.fit(x, x.sum(1), verbose=0, shuffle=False))
+    return Case(
+        lambda: model.trainable_weights, step=lambda: model.fit(x, x.sum(1), verbose=0, shuffle=False)
+    )
 
 
 @case("keras-cv")
@@ -210,9 +215,7 @@ def boxes_and_focus() -> Case:
     net = keras.layers.Dense(3)
     x, y = normal(4, 5), tf.one_hot([0, 1, 2, 1], 3)
     focal, smooth = losses.FocalLoss(from_logits=True), losses.SmoothL1Loss()
-    return of_layer(
-        net, lambda: tf.reduce_mean(focal(y, net(x))) + tf.reduce_mean(smooth(y, net(x)))
-    )
+    return of_layer(net, lambda: tf.reduce_mean(focal(y, net(x))) + tf.reduce_mean(smooth(y, net(x))))
 
 
 @case("keras-cv")
@@ -238,7 +241,9 @@ def binary_weights() -> Case:
 @case("qkeras")
 def quantised_weights() -> Case:
     qkeras = library("qkeras")
-    net = qkeras.QDense(3, kernel_quantizer=qkeras.quantized_bits(4, 0, 1), bias_quantizer="quantized_bits(4)")
+    net = qkeras.QDense(
+        3, kernel_quantizer=qkeras.quantized_bits(4, 0, 1), bias_quantizer="quantized_bits(4)"
+    )
     act = qkeras.QActivation("quantized_relu(3)")
     return of_layer(net, lambda: mean_square(act(net(normal(3, 5)))))
 
@@ -266,9 +271,7 @@ def heat_equation_trained() -> Case:
     data = dde.data.PDE(area, lambda x, y: dde.grad.hessian(y, x) - 1.0, ends, 8, 2)
     model = dde.Model(data, dde.nn.FNN([1, 8, 1], "tanh", "Glorot uniform"))
     model.compile("sgd", lr=0.01, verbose=0)
-    return Case(
-        lambda: model.net.trainable_variables, step=lambda: model.train(iterations=1, verbose=0)
-    )
+    return Case(lambda: model.net.trainable_variables, step=lambda: model.train(iterations=1, verbose=0))
 
 
 # ------------------------------------------------------------------------------------ without Keras
@@ -395,7 +398,9 @@ def score_of_discrete() -> Case:
 @case("tensorflow-probability")
 def hidden_states() -> Case:
     tfd = library("tensorflow_probability").distributions
-    start, move, mean = (tf.Variable(normal(*s), name=n) for s, n in (((2,), "s"), ((2, 2), "m"), ((2,), "l")))
+    start, move, mean = (
+        tf.Variable(normal(*s), name=n) for s, n in (((2,), "s"), ((2, 2), "m"), ((2,), "l"))
+    )
 
     def loss() -> Any:
         return -tfd.HiddenMarkovModel(
@@ -410,8 +415,10 @@ def slim_losses() -> Case:
     slim, w = library("tf_slim"), tf.Variable(normal(3, 2), name="w")
     return Case(
         lambda: [w],
-        lambda: slim.losses.softmax_cross_entropy(normal(4, 3) @ w, tf.one_hot([0, 1, 1, 0], 2))
-        + slim.losses.hinge_loss(normal(4, 3) @ w, tf.one_hot([0, 1, 1, 0], 2)),
+        lambda: (
+            slim.losses.softmax_cross_entropy(normal(4, 3) @ w, tf.one_hot([0, 1, 1, 0], 2))
+            + slim.losses.hinge_loss(normal(4, 3) @ w, tf.one_hot([0, 1, 1, 0], 2))
+        ),
     )
 
 
@@ -615,4 +622,6 @@ def soft_actor() -> Case:
     agent = sac.SacAgent(seen, action, critic, actor, sgd(0.1), sgd(0.1), sgd(0.1))
     agent.initialize()
     batch = experience(trajectory, normal(2, 2, 1))
-    return Case(lambda: [*actor.trainable_weights, *critic.trainable_weights], step=lambda: agent.train(batch))
+    return Case(
+        lambda: [*actor.trainable_weights, *critic.trainable_weights], step=lambda: agent.train(batch)
+    )

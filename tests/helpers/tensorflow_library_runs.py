@@ -104,7 +104,8 @@ def examined(build: Callable[[], Any]) -> tuple[Findings, float]:
     for flow, given in zip(watched.flows, watched.given, strict=True):
         for name, some in given.items():
             found.parameters += 1
-            if some is not None and flow[name].arrives is not some:
+            held = any(cut.reason == NOT_TRAINED for cut in flow[name].cuts)
+            if some is not None and flow[name].arrives is not some and not held:
                 found.verdicts.append(f"{name}: {flow[name].status}, and the tape gives {some}")
         found.lines += [x.message for x in flow.findings if x.kind == "not followed"]
     if not watched.flows:
@@ -149,6 +150,7 @@ if __name__ == "__main__":
 
     import stopgrad.tensorflow as sgtf
     from stopgrad.interop.tensorflow import watching
+    from stopgrad.interop.tensorflow.recording.graphs import NOT_TRAINED
 
     if sys.argv[1:2] == ["--one"]:
         row(sys.argv[2])

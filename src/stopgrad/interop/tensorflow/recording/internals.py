@@ -118,6 +118,9 @@ ReplicaThread: Any = _need(
 _conversion: Any = _need(
     "tensorflow.python.autograph.core.config", "what AutoGraph leaves as it is written", _Nothing
 )
+_stop: Callable[[], object] = _need(
+    "tensorflow.python.pywrap_tfe.TFE_Py_TapeSetStopOnThread", "letting no tape record", tuple
+)
 _filtering: Any = _need(
     "tensorflow.python.util.traceback_utils", "leaving our frames out of the messages of errors", _Nothing
 )
@@ -174,7 +177,7 @@ def _state() -> list[Callable[[], object]]:
         functools.partial(setattr, local, name, getattr(local, name)) for name in kept
     ]
     back += [functools.partial(stack.__setitem__, slice(None), list(stack)) for stack in stacks]
-    return back if is_stopped() else [*back, _restart]
+    return [*back, _stop if is_stopped() else _restart]
 
 
 def _apart(call: Callable[[], Result]) -> Result:
@@ -269,10 +272,16 @@ def aside(call: Callable[[], Result]) -> Result:
 
     def inside() -> Result:
         context()._thread_local_data.invoking_op_callbacks = True
-        with record.stop_recording(), FuncGraph("asked").as_default():
+        _restart()  # What is called may have a tape of its own; others watch nothing in this graph.
+        with FuncGraph("asked").as_default():
             return call()
 
     return _apart(inside)
+
+
+def is_unseen() -> bool:
+    """Whether what runs in this thread is not to be seen: see :func:`unseen` and :func:`aside`."""
+    return bool(context()._thread_local_data.invoking_op_callbacks)
 
 
 def gradient_function(name: str) -> Any:
