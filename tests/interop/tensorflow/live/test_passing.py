@@ -55,13 +55,14 @@ def test_inputs_and_results_that_get_none_are_those_of_tensorflow(op: str) -> No
 
 def test_a_gradient_function_that_has_a_tape_is_asked_also_where_recording_is_stopped() -> None:
     x, scale = tf.ones((2, 3, 3, 2)), tf.Variable([1.0, 2.0], name="scale")
-    with sgtf.watch() as seen, tf.GradientTape() as outer:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.compat.v1.nn.fused_batch_norm(x * x, scale, [0.0, 0.0])[0]
-        slopes = tape.gradient(tf.reduce_sum(y**3), x)
-        loss = tf.reduce_sum(slopes**2)
-    assert outer.gradient(loss, scale) is not None
+    with sgtf.watch() as seen:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.compat.v1.nn.fused_batch_norm(x * x, scale, [0.0, 0.0])[0]
+                cubes = tf.reduce_sum(y**3)
+            loss = tf.reduce_sum(tape.gradient(cubes, x) ** 2)
+        assert outer.gradient(loss, scale) is not None
     with tf.GradientTape() as other, other.stop_recording():
         assert seen.gradient_calls[-1].explain()["scale"].arrives
         assert internals.is_stopped()

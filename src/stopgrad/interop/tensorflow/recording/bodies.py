@@ -271,7 +271,11 @@ class Bodies:
         closed = self._closed_over(reading, op, own)
         walls += tuple((len(inputs) - own + i, passing.STOPPED, CLOSED) for i in range(len(closed)))
         made = self._make.operation(
-            "tf.custom_gradient", [*inputs[own:], *closed], sizes, passing.Answer(walls), of_operation(op)
+            "tf.custom_gradient",
+            [*inputs[own:], *closed],
+            sizes,
+            passing.Answer(walls, unknown=answer.unknown),
+            of_operation(op),
         )
         return [*made, *inputs[own:]]
 
