@@ -40,6 +40,8 @@ READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 """The operations that read a variable, whose first input is its handle."""
 ASSIGNS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 """The operations that write into a variable, whose second input is what is written."""
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall"})
+"""The operations of graphs that call a function."""
 _FEWEST = 4096
 """So many values are kept at least before those whose tensors have been freed are dropped."""
 
@@ -277,7 +279,10 @@ class Recorder:
         """Something with a gradient function of its own is recorded; what to take for that function."""
         eager = internals.EagerTensor
         if not all(isinstance(x, eager) for x in (*outputs, *inputs)):
-            return backward  # A graph has it as an operation.
+            for y in outputs:  # A graph has it as an operation: a call, which TensorFlow records afterwards.
+                if not isinstance(y, eager) and y.op.type in CALLS:
+                    self._notes.setdefault(y.graph, {})[y.op.name] = () if is_stopped() else self._active
+            return backward
         first = self._values.get(identity_of(outputs[0])) if outputs else None
         event = Event(
             Kind.CUSTOM,
