@@ -34,8 +34,8 @@ CASES: Cases[Case] = Cases()
 case = CASES.of
 KERAS_2 = frozenset(
     {
-        "deepctr", "edward2", "larq", "neural-structured-learning", "tensorflow-gan", "tensorflow-lattice",
-        "tensorflow-privacy", "tensorflow-ranking", "tensorflow-recommenders", "tf-agents", "tf-keras",
+        "deepctr", "larq", "neural-structured-learning", "tensorflow-gan", "tensorflow-lattice",
+        "tensorflow-privacy", "tensorflow-recommenders", "tf-agents", "tf-keras",
     }
 )  # fmt: skip
 """The libraries whose ``tf.keras`` must be Keras 2: with TF_USE_LEGACY_KERAS=1."""
@@ -97,16 +97,6 @@ def graph_attention() -> Case:
     )
 
 
-@case("spektral")
-def pooled_graph() -> Case:
-    layers = library("spektral.layers")
-    pool = layers.MinCutPool(2)
-    x, a = normal(5, 3), tf.ones((5, 5))
-    return Case(
-        lambda: pool.trainable_weights, lambda: sum(map(mean_square, pool([x, a]))) + sum(pool.losses)
-    )
-
-
 @case("keras-rs")
 def crossed_features() -> Case:
     layers = library("keras_rs.layers")
@@ -151,21 +141,6 @@ def temporal_convolutions() -> Case:
 def attention_of_sequences() -> Case:
     net = library("keras_self_attention").SeqSelfAttention(units=4)
     return of_layer(net, lambda: mean_square(net(normal(2, 5, 3))))
-
-
-@case("keras-efficient-kan")
-def splines() -> Case:
-    net = library("efficient_kan").KANLinear(4)
-    return of_layer(net, lambda: mean_square(net(normal(5, 3))))
-
-
-@case("nbeats-keras")
-def basis_expansion() -> Case:
-    net = library("nbeats_keras.model").NBeatsNet(
-        backcast_length=6, forecast_length=2, nb_blocks_per_stack=1, hidden_layer_units=8, thetas_dim=(4, 4)
-    )
-    model = next(one for one in vars(net).values() if hasattr(one, "trainable_weights"))
-    return of_layer(model, lambda: mean_square(model(normal(3, 6, 1))))
 
 
 @case("kapre")
@@ -236,16 +211,6 @@ def binary_weights() -> Case:
         ]
     )
     return of_layer(net, lambda: mean_square(net(normal(3, 5))))
-
-
-@case("qkeras")
-def quantised_weights() -> Case:
-    qkeras = library("qkeras")
-    net = qkeras.QDense(
-        3, kernel_quantizer=qkeras.quantized_bits(4, 0, 1), bias_quantizer="quantized_bits(4)"
-    )
-    act = qkeras.QActivation("quantized_relu(3)")
-    return of_layer(net, lambda: mean_square(act(net(normal(3, 5)))))
 
 
 @case("deepxde")
@@ -448,20 +413,6 @@ def fitted() -> Case:
     )
 
 
-@case("edward2")
-def bayesian_layers() -> Case:
-    ed = library("edward2")
-    net = ed.layers.DenseReparameterization(3, activation="relu")
-    return of_layer(net, lambda: mean_square(net(normal(4, 3))) + sum(net.losses))
-
-
-@case("edward2")
-def spectral_normalisation() -> Case:
-    ed = library("edward2")
-    net = ed.layers.SpectralNormalization(tf.keras.layers.Dense(3), norm_multiplier=0.9)
-    return of_layer(net, lambda: mean_square(net(normal(4, 3), training=True)))
-
-
 @case("tensorflow-recommenders")
 def retrieval() -> Case:
     tfrs = library("tensorflow_recommenders")
@@ -478,23 +429,6 @@ def deep_and_cross() -> Case:
     tfrs = library("tensorflow_recommenders")
     cross = tfrs.layers.dcn.Cross(projection_dim=2)
     return of_layer(cross, lambda: mean_square(cross(normal(5, 3))))
-
-
-@case("tensorflow-ranking")
-def ranked_lists() -> Case:
-    tfr = library("tensorflow_ranking")
-    net, loss = dense(4, 1), tfr.keras.losses.ApproxNDCGLoss()
-    pairs = tfr.keras.losses.PairwiseLogisticLoss(lambda_weight=tfr.keras.losses.DCGLambdaWeight())
-    x, y = normal(2, 5, 3), tf.constant([[0.0, 1, 2, 0, 1], [1, 0, 0, 2, 1]])
-    return of_layer(net, lambda: loss(y, net(x)[..., 0]) + pairs(y, net(x)[..., 0]))
-
-
-@case("tensorflow-ranking")
-def ranked_by_gumbel() -> Case:
-    tfr = library("tensorflow_ranking")
-    net, loss = dense(4, 1), tfr.keras.losses.GumbelApproxNDCGLoss(seed=1)
-    x, y = normal(2, 5, 3), tf.constant([[0.0, 1, 2, 0, 1], [1, 0, 0, 2, 1]])
-    return of_layer(net, lambda: loss(y, net(x)[..., 0]))
 
 
 @case("tensorflow-gan")
