@@ -35,7 +35,7 @@ case = CASES.of
 KERAS_2 = frozenset(
     {
         "deepctr", "larq", "neural-structured-learning", "tensorflow-gan", "tensorflow-lattice",
-        "tensorflow-privacy", "tensorflow-recommenders", "tf-agents", "tf-keras",
+        "tensorflow-recommenders", "tf-agents", "tf-keras",
     }
 )  # fmt: skip
 """The libraries whose ``tf.keras`` must be Keras 2: with TF_USE_LEGACY_KERAS=1."""
@@ -484,25 +484,6 @@ def adversarial_neighbours() -> Case:
     return Case(
         lambda: model.trainable_weights, step=lambda: model.fit(batch, batch_size=6, verbose=0, shuffle=False)
     )
-
-
-@case("tensorflow-privacy")
-def private() -> Case:
-    privacy = library("tensorflow_privacy")
-    model = dense(4, 1)
-    optimizer = privacy.DPKerasSGDOptimizer(
-        l2_norm_clip=1.0, noise_multiplier=0.0, num_microbatches=2, learning_rate=0.1
-    )
-    x = normal(4, 3)
-    model(x)
-
-    def step() -> object:
-        with tf.GradientTape(persistent=True) as tape:
-            losses = tf.reduce_sum((model(x) - 1.0) ** 2, 1)
-        pairs = optimizer._compute_gradients(losses, model.trainable_weights, tape=tape)
-        return optimizer.apply_gradients(pairs)
-
-    return Case(lambda: model.trainable_weights, step=step)
 
 
 def environment() -> tuple[Any, Any, Any]:
