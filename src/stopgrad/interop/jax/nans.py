@@ -18,15 +18,15 @@ from stopgrad.interop.jax.loading import definition_of
 from stopgrad.interop.jax.stepping import Node, Stepping
 from stopgrad.interop.jax.tracing import Program, chosen, positions_of, program_of
 from stopgrad.interop.shared import keras
-from stopgrad.interop.shared.nan_cures import UNUSED, choice_says, cure_of, meets_zero, subject_values
+from stopgrad.interop.shared.nan_cures import UNUSED, choice_says, cure_of, meets_zero, subject_values, words
 from stopgrad.interop.shared.nans import Made, Result, reported
 
-WORDS = {
-    "ns": "jnp",
-    "clip": "maximum(x, 0.0)",
-    "logits": "optax.sigmoid_binary_cross_entropy, jax.nn.log_softmax",
-    "softmax": "jax.nn.softmax, jax.nn.logsumexp, jax.nn.softplus",
-}
+WORDS = words(
+    "jnp",
+    clip="maximum(x, 0.0)",
+    logits="optax.sigmoid_binary_cross_entropy, jax.nn.log_softmax",
+    softmax="jax.nn.softmax, jax.nn.logsumexp, jax.nn.softplus",
+)
 
 
 @guarded("jax.trace_nan")

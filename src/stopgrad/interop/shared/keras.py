@@ -46,6 +46,11 @@ def is_variable(x: object) -> bool:
     return keras is not None and isinstance(x, keras.Variable)
 
 
+def plain(x: Any) -> Any:
+    """The framework's own variable in one of Keras'; anything else as it is."""
+    return getattr(x, "_value", x)
+
+
 def is_optimizer(x: object) -> bool:
     """Whether something is an optimizer of Keras."""
     keras = loaded()

@@ -36,8 +36,8 @@ def steps_of(
     """
     ops = keras.loaded().ops
     names = {id(v): name for name, v in xs.items()}
-    known = {id(getattr(v, "_value", v)) for v in getattr(optimizer, "_trainable_variables", ())}
-    held = [v for v in xs.values() if id(getattr(v, "_value", v)) in known]
+    known = {id(keras.plain(v)) for v in getattr(optimizer, "_trainable_variables", ())}
+    held = [v for v in xs.values() if id(keras.plain(v)) in known]
     trained = held or [v for v in xs.values() if v.trainable]
     arrived = {name: g for name, g in gradients.items() if g is not None}
     ids = {id(v) for v in trained}

@@ -84,7 +84,7 @@ ROWS: tuple[Row, ...] = (
         "log log2 log10",
         None,
         _zero(0),
-        "keep the operand above 0: {ns}.log(x + 1e-12), or take a loss of logits ({logits})",
+        "keep the operand above 0: {log}(x + 1e-12), or take a loss of logits ({logits})",
     ),
     _row(
         "logarithm of a negative number",
@@ -145,7 +145,7 @@ ROWS: tuple[Row, ...] = (
         None,
         _beyond(0, 1.0),
         "the operand is at the edge of -1 .. 1, or beyond, where the derivative is infinite or there is no "
-        "value: clip it inside, as with {ns}.clip(x, -1 + 1e-6, 1 - 1e-6)",
+        "value: clip it inside, as with {bounded}(x, -1 + 1e-6, 1 - 1e-6)",
     ),
     _row(
         "edge of the domain",
@@ -160,7 +160,7 @@ ROWS: tuple[Row, ...] = (
         None,
         _beyond(0, 1.0),
         "the operand is at the edge of -1 .. 1, or beyond: clip it inside, as with "
-        "{ns}.clip(x, -1 + 1e-6, 1 - 1e-6)",
+        "{bounded}(x, -1 + 1e-6, 1 - 1e-6)",
     ),
     _row(
         "gradient of an angle at the origin",
@@ -174,7 +174,7 @@ ROWS: tuple[Row, ...] = (
         "norm",
         True,
         _always,
-        "the norm's derivative at 0 is 0 / 0: {ns}.sqrt({ns}.sum(x * x) + 1e-12)",
+        "the norm's derivative at 0 is 0 / 0: {ns}.sqrt({sum}(x * x) + 1e-12)",
     ),
     _row(
         "equal eigenvalues",
@@ -214,7 +214,7 @@ ROWS: tuple[Row, ...] = (
         True,
         _always,
         "the deviation is 0 (one element, or all alike), where its derivative is infinite: "
-        "{ns}.sqrt({ns}.var(x) + 1e-6)",
+        "{ns}.sqrt({var}(x) + 1e-6)",
     ),
     _row(
         "standard deviation of one element",
@@ -249,6 +249,16 @@ UNUSED = (
 """The cure for a derivative that is infinite where nothing arrives."""
 
 
+def words(ns: str, **own: str) -> dict[str, str]:
+    """The words of a framework for the texts of cures: its namespace, and what it has elsewhere."""
+    return {
+        "ns": ns,
+        **{name: f"{ns}.{name}" for name in ("log", "sum", "var")},
+        "bounded": f"{ns}.clip",
+        **own,
+    }
+
+
 def choice_says(kind: str, choice: str, words: dict[str, str]) -> str:
     """The cure for a ``where`` that takes its other branch while a gradient runs through this one."""
     return (
@@ -280,13 +290,13 @@ def _at(x: Any, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
 
 
 def meets_zero(one: Made, divides: bool = False) -> bool:
-    """Whether it is 0 times an infinity, in a gradient; or 0 divided by 0, if its derivative *divides*."""
+    """Whether it is 0 times an infinity, in a gradient; or 0 divided by 0, if it *divides*."""
     if not one.gradient or one.kind != "nan":
         return False
     found = [_at(x, one.index, None if one.result is None else one.result.shape) for x in one.operands]
     if any(isinstance(x, float) and math.isinf(x) for x in found):
         return 0 in found
-    return divides and one.call.endswith(".div") and found == [0, 0]
+    return divides and found == [0, 0]
 
 
 def cure_of(one: Made, kind: str, words: dict[str, str]) -> tuple[str, str] | None:

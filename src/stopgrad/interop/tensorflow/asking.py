@@ -121,7 +121,7 @@ def differentiated(
     flow = asked_about("explain", recorder, losses, xs, only)
     gradients = {id(x): g for x, g in zip(sources.values(), made, strict=True)}
     asked = {name: x for name, x in named_in("explain", xs).items() if name in flow.xs}
-    return flow, {name: (x, gradients.get(id(getattr(x, "_value", x)))) for name, x in asked.items()}
+    return flow, {name: (x, gradients.get(id(keras.plain(x)))) for name, x in asked.items()}
 
 
 def variables_of(recorder: Recorder) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class TensorflowMonitor(Monitor):
         """Keep the gradients of a sampled step until it ends; of a variable, the last."""
         for x, g in zip(sources, gradients, strict=True):
             if g is not None:
-                self._gradients[id(getattr(x, "_value", x))] = g
+                self._gradients[id(keras.plain(x))] = g
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         seen, self._seen = self._seen, None
@@ -72,9 +72,7 @@ class TensorflowMonitor(Monitor):
         )
         if verdicts and self._optimizer is not None:
             asked = {name: x for name, x in named_in("monitor", self._model).items() if name in verdicts}
-            arrived = {
-                name: (x, self._gradients.get(id(getattr(x, "_value", x)))) for name, x in asked.items()
-            }
+            arrived = {name: (x, self._gradients.get(id(keras.plain(x)))) for name, x in asked.items()}
             verdicts = with_steps(verdicts, steps_of("monitor", self._optimizer, arrived))
         if verdicts:  # Else nothing was differentiated: the next step is sampled in its place.
             self._take(verdicts)

@@ -257,11 +257,9 @@ def subjects_of(what: str, recorder: Recorder, xs: Asked) -> dict[str, Subject]:
     """
     found: dict[str, Subject] = {}
     for name, x in named_in(what, xs).items():
-        if keras.is_variable(x):  # It is trainable or not whatever TensorFlow's variable in it is.
-            found[name] = Subject(recorder.variable(x._value), not x.trainable)
-        elif isinstance(x, tf.Tensor):
+        if isinstance(x, tf.Tensor):
             found[name] = Subject(recorder.place_in_record(x))
-        else:
+        else:  # Keras' is trainable or not whatever TensorFlow's variable in it is.
             found[name] = Subject(recorder.variable(x), not x.trainable)
     return found
 
@@ -316,7 +314,11 @@ def losses_in(what: str, loss: Any) -> list[Any]:
     Raises:
         ArgumentError: there are none.
     """
-    found = [x for x in tf.nest.flatten(loss) if isinstance(x, tf.Tensor)]
+    # Of what replicas return, the first one's: each has a tape of its own, and all do the same.
+    parts = [
+        x.values[0] if isinstance(x, tf.distribute.DistributedValues) else x for x in tf.nest.flatten(loss)
+    ]
+    found = [x for x in parts if isinstance(x, tf.Tensor)]
     if not found:
         raise ArgumentError(
             f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(loss).__name__} "

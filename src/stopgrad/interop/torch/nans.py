@@ -16,7 +16,7 @@ from stopgrad.flow.source_lines import in_short
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
 from stopgrad.interop.shared import keras
-from stopgrad.interop.shared.nan_cures import UNUSED, choice_says, cure_of, meets_zero
+from stopgrad.interop.shared.nan_cures import UNUSED, choice_says, cure_of, meets_zero, words
 from stopgrad.interop.shared.nans import Made, Result, reported
 from stopgrad.interop.torch.asking import arguments_of, tensors_in
 from stopgrad.interop.torch.differentiating import set_aside
@@ -25,12 +25,12 @@ from stopgrad.interop.torch.questions import Asked, Names, chosen, named_tensors
 from stopgrad.interop.torch.recording.nodes import node_of
 from stopgrad.interop.torch.watching import Watch
 
-WORDS = {
-    "ns": "torch",
-    "clip": "clamp(x, min=0)",
-    "logits": "torch.nn.functional.binary_cross_entropy_with_logits, log_softmax",
-    "softmax": "torch.softmax, torch.logsumexp, torch.nn.functional.softplus",
-}
+WORDS = words(
+    "torch",
+    clip="clamp(x, min=0)",
+    logits="torch.nn.functional.binary_cross_entropy_with_logits, log_softmax",
+    softmax="torch.softmax, torch.logsumexp, torch.nn.functional.softplus",
+)
 
 
 @guarded("trace_nan")
@@ -163,7 +163,8 @@ def _cure(one: Made) -> tuple[str, str] | None:
     key = one.key if one.forward is None else one.forward.key
     kind = str(key[-1])
     kind = _KINDS.get(kind, kind).removesuffix("_")
-    if one.forward is not None and kind not in ("eigh", "svd", "eig") and meets_zero(one, kind in _DIVIDE):
+    divides = kind in _DIVIDE and one.call.endswith(".div")
+    if one.forward is not None and kind not in ("eigh", "svd", "eig") and meets_zero(one, divides):
         if one.more is not None:
             return "branch not taken", choice_says(kind, f" ({in_short(decode(one.more))})", WORDS)
         return "0 times an infinity", UNUSED.format_map(WORDS)

@@ -172,3 +172,28 @@ def test_a_fork_of_the_process_watches_nothing() -> None:
             os._exit(len(switches._RUNNING.recorders))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert switches._RUNNING.recorders
+
+
+def test_a_function_that_a_function_calls_is_recorded_as_one() -> None:
+    w = tf.Variable([1.0, 2.0], name="w")
+    v = tf.Variable([1.0, 2.0], name="v")
+
+    @tf.function
+    def inner(x: Any) -> Any:
+        return tf.reduce_sum(x * w), tf.reduce_sum(tf.stop_gradient(v) * x)
+
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            with tape.stop_recording():
+                aside = inner(x)[0]
+            losses = inner(x)
+            loss = losses[0] + losses[1] + aside
+        return tape.gradient(loss, [w, v])[0]
+
+    with sgtf.watch() as seen:
+        step(tf.ones(2))
+    flow = seen.gradient_calls[0].explain()
+    assert seen.gradient_calls[0].given == {"w": True, "v": False}
+    assert (flow["w"].status, flow["v"].status) == ("partly stopped", "stopped")
+    assert [cut.reason for cut in flow["w"].cuts] == ["computed while the tape did not record"]

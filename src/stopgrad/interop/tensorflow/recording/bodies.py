@@ -11,9 +11,8 @@ from stopgrad.interop.tensorflow.recording.closures import CLOSED, closed_over
 from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.places import in_layer, of_operation
 from stopgrad.interop.tensorflow.recording.record import Symbol, Tape, Value
-from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, READS, Recorder, sizes_of
+from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, CALLS, READS, Recorder, sizes_of
 
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall"})
 BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch", "else_branch")}
 CASES = frozenset({"Case", "StatelessCase"})
 LOOPS = frozenset({"While", "StatelessWhile"})
@@ -274,7 +273,11 @@ class Bodies:
         closed = self._closed_over(reading, op, own)
         walls += tuple((len(inputs) - own + i, passing.STOPPED, CLOSED) for i in range(len(closed)))
         made = self._make.operation(
-            "tf.custom_gradient", [*inputs[own:], *closed], sizes, passing.Answer(walls), of_operation(op)
+            "tf.custom_gradient",
+            [*inputs[own:], *closed],
+            sizes,
+            passing.Answer(walls, unknown=answer.unknown),
+            of_operation(op),
         )
         return [*made, *inputs[own:]]
 

@@ -71,7 +71,7 @@ def report_of(
     ys = tuple([building.loss(loss) for loss in losses])
     asked = {key: building.subject(key) for key in xs}
     findings = _left(building, losses, xs)
-    findings += [Finding("not followed", what, ()) for what in recorder.lost]
+    findings += [Finding("not followed", what, ()) for what in (*recorder.lost, *building.make.unknown)]
     recorded = Recorded(building.frozen, building.unwritten, set(), NOT_TRAINED)
     question = Asked(building.make.graph, ys, asked, is_function=True, recorded=recorded)
     measured = None if sizes is None else Measured(ys, asked, dict(sizes))

@@ -12,12 +12,13 @@ import operator
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
 from stopgrad.base.namespaces import attribute_at
+from stopgrad.interop.shared import keras
 
 Result = TypeVar("Result")
 
@@ -108,6 +109,18 @@ _restart: Callable[[], object] = _need(
     "tensorflow.python.pywrap_tfe.TFE_Py_TapeSetRestartOnThread", "letting tapes record again", tuple
 )
 
+ReplicaThread: Any = _need(
+    "tensorflow.python.distribute.mirrored_run._MirroredReplicaThread",
+    "the threads in which strategies run their replicas",
+    _Nothing,
+    "what replicas of a tf.distribute.Strategy do",
+)
+_conversion: Any = _need(
+    "tensorflow.python.autograph.core.config", "what AutoGraph leaves as it is written", _Nothing
+)
+_stop: Callable[[], object] = _need(
+    "tensorflow.python.pywrap_tfe.TFE_Py_TapeSetStopOnThread", "letting no tape record", tuple
+)
 _filtering: Any = _need(
     "tensorflow.python.util.traceback_utils", "leaving our frames out of the messages of errors", _Nothing
 )
@@ -118,6 +131,27 @@ def leave_out_frames(folder: str) -> None:
     excluded = getattr(_filtering, "_EXCLUDED_PATHS", None)
     if excluded is not None and folder not in excluded:
         _filtering._EXCLUDED_PATHS = (*excluded, folder)
+
+
+def executed(kind: str, inputs: Sequence[Any], attrs: tuple[Any, ...], outputs: int) -> list[Any]:
+    """The results of an operation that has run for other operands, of 32-bit integers."""
+    typed = [
+        value if key not in ("T", "Tparams", "dtype") else tf.int32.as_datatype_enum
+        for pair in zip(attrs[::2], attrs[1::2], strict=True)
+        for key, value in ((None, pair[0]), pair)
+    ]
+    made: list[Any] = execute.quick_execute(kind, outputs, list(inputs), tuple(typed), context())
+    return made
+
+
+def _leave_as_written(package: str) -> None:
+    """Let AutoGraph convert no function of a package, as none of NumPy's: it is not the user's program."""
+    rules = getattr(_conversion, "CONVERSION_RULES", None)
+    if rules is not None:
+        _conversion.CONVERSION_RULES = (_conversion.DoNotConvert(package), *rules)
+
+
+_leave_as_written(__name__.partition(".")[0])
 
 
 def install_callbacks() -> None:
@@ -143,7 +177,7 @@ def _state() -> list[Callable[[], object]]:
         functools.partial(setattr, local, name, getattr(local, name)) for name in kept
     ]
     back += [functools.partial(stack.__setitem__, slice(None), list(stack)) for stack in stacks]
-    return back if is_stopped() else [*back, _restart]
+    return [*back, _stop if is_stopped() else _restart]
 
 
 def _apart(call: Callable[[], Result]) -> Result:
@@ -187,6 +221,19 @@ def reads_variables(tape: Any) -> bool:
     return bool(tape._watch_accessed_variables)
 
 
+def copies_of(variable: Any) -> Sequence[Any]:
+    """TensorFlow's variables that hold a variable's values: one, or one for each replica of a strategy.
+
+    A copy stands for the variable itself.
+    """
+    plain = keras.plain(variable)
+    if not hasattr(plain, "_primary"):
+        around = getattr(plain.handle, "_distributed_container", None)
+        plain = plain if around is None else around() or plain
+    copies: Sequence[Any] = plain.values if hasattr(plain, "_primary") else (plain,)
+    return copies
+
+
 def record_of(tape: Any) -> Any:
     """What a tape records in, which is another after a reset."""
     return tape._tape
@@ -225,10 +272,16 @@ def aside(call: Callable[[], Result]) -> Result:
 
     def inside() -> Result:
         context()._thread_local_data.invoking_op_callbacks = True
-        with record.stop_recording(), FuncGraph("asked").as_default():
+        _restart()  # What is called may have a tape of its own; others watch nothing in this graph.
+        with FuncGraph("asked").as_default():
             return call()
 
     return _apart(inside)
+
+
+def is_unseen() -> bool:
+    """Whether what runs in this thread is not to be seen: see :func:`unseen` and :func:`aside`."""
+    return bool(context()._thread_local_data.invoking_op_callbacks)
 
 
 def gradient_function(name: str) -> Any:

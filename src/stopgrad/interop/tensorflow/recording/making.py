@@ -21,6 +21,7 @@ class Maker:
 
     Attributes:
         graph: the graph.
+        unknown: what is not known of operations, in sentences.
     """
 
     graph: Graph
@@ -28,6 +29,7 @@ class Maker:
     def __init__(self) -> None:
         self.graph = Graph()
         self._taken: set[str] = set()
+        self.unknown: dict[str, None] = {}
 
     def leaf(self, sizes: Shape, name: str | None = None, place: RawLocation | None = None) -> Output:
         """A tensor without inputs."""
@@ -72,8 +74,10 @@ class Maker:
         values = (call, whole, walls, (), "")
         op = Operation(self.graph, Foreign, tuple(inputs), values, types, "", place)
         made = list(op.outputs)
-        for j in answer.dead:
-            wall = ((0, passing.NOT_DIFFERENTIABLE, f"TensorFlow passes no gradient of result {j} on"),)
+        if answer.unknown:
+            self.unknown[answer.unknown] = None
+        for j, reason in answer.dead:
+            wall = ((0, passing.NOT_DIFFERENTIABLE, reason),)
             dead = (call, (whole[j],), wall, (), "")
             made[j] = Operation(self.graph, Foreign, (made[j],), dead, (types[j],), "", place).outputs[0]
         return made

@@ -12,6 +12,10 @@ NAMES = 1024
 _SPACES = ("", "math", "nn", "linalg", "image", "random", "signal", "strings", "sparse")
 
 
+_FUNCTIONS = {"Mul": "tf.multiply", "Neg": "tf.negative", "Sub": "tf.subtract"}
+"""Operations that functions of another name make."""
+
+
 @functools.lru_cache(NAMES)
 def spelled(kind: str) -> str:
     """How a user writes an operation: ``tf.stop_gradient`` for StopGradient; else as in ``tf.raw_ops``.
@@ -20,6 +24,8 @@ def spelled(kind: str) -> str:
         >>> spelled("StopGradient"), spelled("ArgMax"), spelled("TopKV2")
         ('tf.stop_gradient', 'tf.argmax', 'tf.math.top_k')
     """
+    if kind in _FUNCTIONS:
+        return _FUNCTIONS[kind]
     plain = re.sub(r"V\d+$", "", kind)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", plain).lower()
     for space in _SPACES:

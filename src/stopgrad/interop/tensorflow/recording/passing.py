@@ -8,7 +8,7 @@ graph also says whether it is always zero.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from stopgrad.interop.tensorflow.recording.record import Shape
 
 FLAT = "its gradient is zero everywhere"
 NONE = "TensorFlow gives it no gradient"
+_ENDS = "TensorFlow passes no gradient of result {} on"
 STOPPED, NOT_DIFFERENTIABLE, UNDEFINED = "stopped", "not differentiable", "undefined"
 OF_SIZES = frozenset({"BroadcastGradientArgs", "Rank", "Shape", "ShapeN", "Size", "ZerosLike", "OnesLike"})
 """The operations whose results depend on the sizes of what they take alone, whatever its values are."""
@@ -31,11 +32,13 @@ class Answer(NamedTuple):
 
     Attributes:
         walls: the inputs that get none: position, status, reason.
-        dead: the outputs whose gradients reach no input although their dtype has gradients.
+        dead: the outputs whose gradients reach no input although their dtype has gradients: position, reason.
+        unknown: why that could not be asked; then gradients pass wherever the dtypes have some.
     """
 
     walls: tuple[tuple[int, str, str], ...]
-    dead: tuple[int, ...] = ()
+    dead: tuple[tuple[int, str], ...] = ()
+    unknown: str = ""
 
 
 def has_gradients(dtype: str) -> bool:
@@ -102,27 +105,14 @@ def _asked(
         return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every))
     try:
         given = _gradients(function, made, inputs, outputs, open_)
-    except (
-        Exception
-    ):  # Without values it does not know; what then passes on is seen when gradients are asked for.
-        return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every if i not in live))
+        apart = {j: _gradients(function, made, inputs, outputs, [j]) for j in open_ if len(open_) > 1}
+    except Exception as error:  # It wants values, which are not there, or is a user's own.
+        told = f"the gradient function of {name} could not be asked ({type(error).__name__}: {error})"
+        walls = [(i, NOT_DIFFERENTIABLE, NONE) for i in every if i not in live]
+        return Answer(tuple(walls), unknown=told)
     walls = [(i, NOT_DIFFERENTIABLE, reason) for i, reason in zip(every, given, strict=False) if reason]
-    dead = [j for j in open_ if len(open_) > 1 and _is_dead(function, made, inputs, outputs, j)]
+    dead = [(j, FLAT if FLAT in one else _ENDS.format(j)) for j, one in apart.items() if all(one)]
     return Answer(tuple(walls), tuple(dead))
-
-
-def _is_dead(
-    function: Any,
-    made: Callable[[list[Any], list[Any]], Any],
-    inputs: Sequence[Shape],
-    outputs: Sequence[Shape],
-    j: int,
-) -> bool:
-    """Whether a gradient of one output alone reaches no input."""
-    try:
-        return all(_gradients(function, made, inputs, outputs, [j]))
-    except Exception:  # It expects the gradients of all outputs.
-        return False
 
 
 def _gradients(
@@ -132,14 +122,19 @@ def _gradients(
     outputs: Sequence[Shape],
     live: Sequence[int],
 ) -> list[Any]:
-    """What a gradient function returns for placeholders: a refusal in words, or an empty string, of each."""
+    """What a gradient function returns for placeholders: a refusal in words, or an empty string, of each.
+
+    Where only some of the outputs are used, TensorFlow hands zeros on for the gradients of the others.
+    """
 
     def refusals() -> list[str]:
         taken, results = [list(map(_placeholder, sizes)) for sizes in (inputs, outputs)]
-        gradients = [_placeholder(sizes) if j in live else None for j, sizes in enumerate(outputs)]
+        asked = {j: _placeholder(outputs[j]) for j in live}
+        gradients = [asked[j] if j in asked else _zeros(sizes) for j, sizes in enumerate(outputs)]
         given = function(made(taken, results), *gradients)
         given = list(given) if isinstance(given, (list, tuple)) else [given]
-        return [NONE if one is None else FLAT if _is_zero(one) else "" for one in given]
+        begun = {one.op for one in asked.values()}
+        return [NONE if one is None else "" if _leads(begun, one) else FLAT for one in given]
 
     return internals.aside(refusals)
 
@@ -148,6 +143,31 @@ def _placeholder(sizes: Shape) -> Any:
     dtype, *rest = sizes
     known = len(sizes) > 1 or dtype in ("resource", "variant")
     return tf.compat.v1.placeholder(tf.as_dtype(dtype), rest if known else None)
+
+
+def _zeros(sizes: Shape) -> Any:
+    """The gradient of an output that is not used; None where there are no zeros of its dtype."""
+    kind = tf.as_dtype(sizes[0])
+    return tf.zeros_like(_placeholder(sizes)) if kind.is_floating or kind.is_complex else None
+
+
+def _leads(begun: Collection[Any], gradient: Any) -> bool:
+    """Whether a tensor of a graph was made of the results of some operations, and is not always zero.
+
+    A gradient is linear in those of the outputs: what is not made of them is zero.
+    """
+    if _is_zero(gradient):
+        return False
+    stack = [getattr(gradient, "op", None)]
+    seen = set(stack)
+    while stack:
+        op = stack.pop()
+        if op is None or op in begun:  # It is no tensor of the graph: nothing is known of it.
+            return True
+        more = [x.op for x in op.inputs if x.op not in seen]
+        seen.update(more)
+        stack += more
+    return False
 
 
 def _is_zero(gradient: Any) -> bool:

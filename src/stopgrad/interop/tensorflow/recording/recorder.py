@@ -1,9 +1,10 @@
-"""Records what TensorFlow does in one thread."""
+"""Records what TensorFlow does in one thread, and in those of the replicas that it starts."""
 
 from __future__ import annotations
 
 import functools
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.shared import keras
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.closures import closed_over
 from stopgrad.interop.tensorflow.recording.internals import identity_of, is_stopped
@@ -38,6 +40,8 @@ READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
 """The operations that read a variable, whose first input is its handle."""
 ASSIGNS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 """The operations that write into a variable, whose second input is what is written."""
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall"})
+"""The operations of graphs that call a function."""
 _FEWEST = 4096
 """So many values are kept at least before those whose tensors have been freed are dropped."""
 
@@ -64,7 +68,7 @@ class Recorder:
         departures: the values that left for Python, the last one of each line.
         measures: whether it is measured how large gradients are.
         arrived: takes sources and their gradients, when these were asked for.
-        look: looks at the values of an operation that has run.
+        look: looks at the values of an operation that has run, and at what is written into a variable.
         meet: looks at a variable that is accessed for the first time, before that happens.
         refusal: the line that made the traced tensor that was last asked for its number, in vain.
         explain: adds the cause to an error of TensorFlow's or Keras', if it is known.
@@ -76,7 +80,7 @@ class Recorder:
         self._limit = _FEWEST
         self.variables: dict[int, tuple[Any, Value]] = {}
         self._assigned: dict[int, Value] = {}
-        self._active: tuple[Tape, ...] = ()
+        self._recording: dict[int, tuple[Tape, ...]] = {}
         self._tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
         self._notes: weakref.WeakKeyDictionary[Any, dict[str, tuple[Tape, ...]]] = weakref.WeakKeyDictionary()
         self._functions: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -89,6 +93,18 @@ class Recorder:
         self.meet: Callable[[Any], None] | None = None
         self.refusal: RawLocation | None = None
         self.lost: dict[str, None] = dict.fromkeys(internals.not_known())
+
+    @property
+    def _active(self) -> tuple[Tape, ...]:
+        """The tapes that record in this thread: each replica has its own."""
+        return self._recording.get(threading.get_ident(), ())
+
+    @_active.setter
+    def _active(self, tapes: tuple[Tape, ...]) -> None:
+        if tapes:
+            self._recording[threading.get_ident()] = tapes
+        else:
+            self._recording.pop(threading.get_ident(), None)
 
     # -------------------------------------------------------------------------------------------- operations
 
@@ -185,6 +201,8 @@ class Recorder:
             self._assigned[key] = Value(event, 0)
         else:
             self._assigned.pop(key, None)
+        if self.look is not None:
+            self.look(event, inputs, ())
 
     def _note(self, event: Event, outputs: Sequence[Any]) -> None:
         values = self._values
@@ -232,7 +250,7 @@ class Recorder:
         """Forget the values and tapes of what has ended, as far as no question can be about them any more."""
         self._values.clear()
         self._assigned.clear()
-        self._active = ()
+        self._recording.clear()
         self.departures.clear()
 
     def events(self) -> list[Event]:
@@ -261,7 +279,10 @@ class Recorder:
         """Something with a gradient function of its own is recorded; what to take for that function."""
         eager = internals.EagerTensor
         if not all(isinstance(x, eager) for x in (*outputs, *inputs)):
-            return backward  # A graph has it as an operation.
+            for y in outputs:  # A graph has it as an operation: a call, which TensorFlow records afterwards.
+                if not isinstance(y, eager) and y.op.type in CALLS:
+                    self._notes.setdefault(y.graph, {})[y.op.name] = () if is_stopped() else self._active
+            return backward
         first = self._values.get(identity_of(outputs[0])) if outputs else None
         event = Event(
             Kind.CUSTOM,
@@ -302,8 +323,9 @@ class Recorder:
     # -------------------------------------------------------------------------------------------- variables
 
     def accessed(self, variable: Any) -> None:
-        """A variable is read."""
-        handle = variable.handle
+        """A variable is read. What replicas have copies of is one variable."""
+        first, *others = internals.copies_of(variable)
+        handle = first.handle
         if not isinstance(handle, internals.EagerTensor):
             return
         key = identity_of(handle)
@@ -312,14 +334,16 @@ class Recorder:
             value = known[1] if known is not None else self.value_of(handle)
             value.event.call = name_of(variable)
             value.event.results = (sizes_of(tf.as_dtype(variable.dtype), tf.TensorShape(variable.shape)),)
-            self.variables[key] = weakref.ref(variable), value
+            own = variable if first is keras.plain(variable) else first
+            self.variables[key] = weakref.ref(own), value
+            self.variables.update({identity_of(one.handle): (None, value) for one in others})
             if self.meet is not None:
                 self.meet(variable)
 
     def variable(self, variable: Any) -> Value:
         """The value of a variable."""
         self.accessed(variable)
-        return self.variables[identity_of(variable.handle)][1]
+        return self.variables[identity_of(internals.copies_of(variable)[0].handle)][1]
 
     # ------------------------------------------------------------------------------------------------ tapes
 
@@ -339,7 +363,7 @@ class Recorder:
         if known is not None:
             known.closed = now()
             self._active = tuple([one for one in self._active if one is not known])
-        if not self._active:
+        if not self._recording:
             self._assigned.clear()
 
     def reset(self, tape: Any) -> None:

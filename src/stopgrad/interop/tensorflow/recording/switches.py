@@ -26,7 +26,7 @@ Original = Callable[..., Any]
 
 
 class _Running(threading.local):
-    """The recorders that run in a thread, and whether they look away."""
+    """The recorders and observers of a thread."""
 
     def __init__(self) -> None:
         self.recorders: list[Recorder] = []
@@ -115,6 +115,7 @@ def _patch_everything() -> None:
         _patch(internals.AtomicFunction, "call_flat", _calling)
         _patch(internals.Tensor, "_disallow", _refusing)
         _patch(internals.Tensor, "__getattr__", _lacking)
+        _patch(internals.ReplicaThread, "__init__", _replicating)
         _patch(internals.tapes, "gradient", _explaining)
         _patch(internals.tapes, "jacobian", _explaining)
 
@@ -143,6 +144,15 @@ def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> No
         at_once([functools.partial(setattr, owner, name, made), functools.partial(_PATCHED.add, key)])
 
 
+def _recorders() -> Sequence[Recorder]:
+    """The recorders of this thread, unless what runs is a question of ours."""
+    return () if internals.is_unseen() else _RUNNING.recorders
+
+
+def _observers() -> Sequence[Observer]:
+    return () if internals.is_unseen() else _RUNNING.observers
+
+
 def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: Any) -> Any:
     """What a recorder or an observer makes of something; where that fails, it is lost, and nothing raises."""
     try:
@@ -152,9 +162,29 @@ def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: Any) ->
         return None
 
 
+def _replicating(make: Original) -> Original:
+    """The threads in which a strategy runs its replicas belong to the thread that starts them.
+
+    All replicas do the same, so that observers are told what the first one does.
+    """
+
+    def __init__(thread: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        make(thread, *args, **kwargs)
+        if _RUNNING.recorders or _RUNNING.observers:
+            observers = [] if thread.replica_id else _RUNNING.observers
+            thread.run = functools.partial(_run_as, _RUNNING.recorders, observers, thread.run)
+
+    return __init__
+
+
+def _run_as(recorders: list[Recorder], observers: list[Observer], run: Callable[[], None]) -> None:
+    _RUNNING.recorders, _RUNNING.observers = recorders, observers
+    run()
+
+
 def _pushing(push: Original) -> Original:
     def _push_tape(tape: Any) -> None:
-        for recorder in _RUNNING.recorders:
+        for recorder in _recorders():
             _safely(recorder, recorder.pushed, tape, here())
         push(tape)  # An interrupt after it would leave the tape open.
 
@@ -164,7 +194,7 @@ def _pushing(push: Original) -> Original:
 def _popping(pop: Original) -> Original:
     def _pop_tape(tape: Any) -> None:
         pop(tape)
-        for recorder in _RUNNING.recorders:
+        for recorder in _recorders():
             _safely(recorder, recorder.popped, tape)
 
     return _pop_tape
@@ -172,7 +202,7 @@ def _popping(pop: Original) -> Original:
 
 def _resetting(reset: Original) -> Original:
     def reset_(tape: Any) -> None:
-        for recorder in _RUNNING.recorders:
+        for recorder in _recorders():
             _safely(recorder, recorder.popped, tape)
             _safely(recorder, recorder.reset, tape)
         reset(tape)
@@ -183,7 +213,7 @@ def _resetting(reset: Original) -> Original:
 def _watching(watch: Original) -> Original:
     def watch_(tape: Any, tensor: Any) -> None:
         watch(tape, tensor)
-        for recorder in _RUNNING.recorders:
+        for recorder in _recorders():
             _safely(recorder, recorder.watches, tape, tf.nest.flatten(tensor))
 
     return watch_
@@ -198,7 +228,7 @@ def _differentiating(differentiate: Original) -> Original:
         sources_raw: Any = None,
         unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
     ) -> Any:
-        recorders = list(_RUNNING.recorders)
+        recorders = list(_recorders())
         tapes = [_safely(recorder, recorder.tape_with, tape) for recorder in recorders]
         given = differentiate(tape, target, sources, output_gradients, sources_raw, unconnected_gradients)
         zeros = tf.UnconnectedGradients(unconnected_gradients) is not tf.UnconnectedGradients.NONE
@@ -213,7 +243,7 @@ def _differentiating(differentiate: Original) -> Original:
 def _ask(recorder: Recorder, args: tuple[Any, ...], given: Sequence[Any]) -> None:
     """Tell a recorder that a gradient was asked for, and observers what it made of that."""
     asking = _safely(recorder, recorder.asked, *args, _line())
-    for observer in _RUNNING.observers if asking is not None else ():
+    for observer in _observers() if asking is not None else ():
         _safely(observer, observer.asked, asking, given)
 
 
@@ -224,7 +254,7 @@ def _explaining(gradient: Original) -> Original:
         try:
             return gradient(tape, *args, **kwargs)
         except Exception as error:
-            for recorder in _RUNNING.recorders:
+            for recorder in _recorders():
                 recorder.explain(recorder, error, _line())
             raise
 
@@ -257,7 +287,7 @@ def _lacking(get: Original) -> Original:
 
 
 def _explain_traced(tensor: Any, error: Exception) -> None:
-    for recorder in _RUNNING.recorders:
+    for recorder in _recorders():
         _safely(recorder, recorder.refused, tensor)
         recorder.explain(recorder, error, _line())
 
@@ -265,7 +295,7 @@ def _explain_traced(tensor: Any, error: Exception) -> None:
 def _making_optimizers(make: Original) -> Original:
     def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         make(optimizer, *args, **kwargs)
-        for observer in _RUNNING.observers:
+        for observer in _observers():
             _safely(observer, observer.made, optimizer, _line())
 
     return __init__
@@ -275,17 +305,17 @@ def _stepping(apply: Original) -> Original:
     def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
         variables: Any = None if trainable_variables is None else list(trainable_variables)
         grads = list(grads)
-        place = _line() if _RUNNING.observers or _RUNNING.recorders else None
-        for observer in _RUNNING.observers:
+        place = _line() if _observers() or _recorders() else None
+        for observer in _observers():
             held = variables or getattr(optimizer, "_trainable_variables", ())
             _safely(observer, observer.applies, optimizer, grads, held, place)
         try:
             made = apply(optimizer, grads, variables)
         except Exception as error:
-            for recorder in _RUNNING.recorders:
+            for recorder in _recorders():
                 recorder.explain(recorder, error, place)
             raise
-        for observer in _RUNNING.observers:
+        for observer in _observers():
             _safely(observer, observer.applied, optimizer)
         return made
 
@@ -297,17 +327,17 @@ def _stepping_pairs(apply: Original) -> Original:
 
     def apply_gradients(optimizer: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         pairs = list(grads_and_vars)
-        place = _line() if _RUNNING.observers or _RUNNING.recorders else None
-        for observer in _RUNNING.observers:
+        place = _line() if _observers() or _recorders() else None
+        for observer in _observers():
             grads, variables = [one for one, _ in pairs], [one for _, one in pairs]
             _safely(observer, observer.applies, optimizer, grads, variables, place)
         try:
             made = apply(optimizer, pairs, *args, **kwargs)
         except Exception as error:
-            for recorder in _RUNNING.recorders:
+            for recorder in _recorders():
                 recorder.explain(recorder, error, place)
             raise
-        for observer in _RUNNING.observers:
+        for observer in _observers():
             _safely(observer, observer.applied, optimizer)
         return made
 
@@ -317,11 +347,11 @@ def _stepping_pairs(apply: Original) -> Original:
 def _differentiating_graphs(differentiate: Original) -> Original:
     def _GradientsHelper(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802
         given = differentiate(ys, xs, *args, **kwargs)
-        if kwargs.get("src_graph") is None and _RUNNING.recorders:
+        if kwargs.get("src_graph") is None and _recorders():
             targets, sources = tf.nest.flatten(ys), tf.nest.flatten(xs)
             tensors = [getattr(x, "handle", x) for x in sources]
             if all(isinstance(x, tf.Tensor) for x in (*targets, *tensors)):
-                for recorder in _RUNNING.recorders:
+                for recorder in _recorders():
                     _ask(recorder, ("tf.gradients", targets, tensors, sources, given, False, None), given)
         return given
 
@@ -337,7 +367,7 @@ def _recording(record: Original) -> Original:
     def record_operation(
         op_type: Any, output_tensors: Any, input_tensors: Any, backward_function: Any, *rest: Any, **more: Any
     ) -> None:
-        for recorder in _RUNNING.recorders:
+        for recorder in _recorders():
             args = (op_type, output_tensors, input_tensors, backward_function)
             backward_function = _safely(recorder, recorder.recorded, *args) or backward_function
         record(op_type, output_tensors, input_tensors, backward_function, *rest, **more)
@@ -364,7 +394,7 @@ _KERAS = "keras"
 
 def _accessing(access: Original) -> Original:
     def variable_accessed(variable: Any) -> None:
-        for recorder in _RUNNING.recorders:
+        for recorder in _recorders():
             _safely(recorder, recorder.accessed, variable)
         access(variable)
 
@@ -373,10 +403,10 @@ def _accessing(access: Original) -> Original:
 
 def _leaving(convert: Original) -> Original:
     def _numpy(tensor: Any) -> Any:
-        if _RUNNING.recorders:
+        if _recorders():
             method = sys._getframe(1).f_code.co_name  # numpy, __float__, __int__
             call = f"{method.strip('_')}()" if method.startswith("_") else f".{method}()"
-            for recorder in _RUNNING.recorders:
+            for recorder in _recorders():
                 _safely(recorder, recorder.departed, tensor, call)
         return convert(tensor)
 
@@ -385,9 +415,9 @@ def _leaving(convert: Original) -> Original:
 
 def _calling(call: Original) -> Original:
     def call_flat(function: Any, *args: Any) -> Any:
-        for recorder in _RUNNING.recorders:
+        for recorder in _recorders():
             _safely(recorder, recorder.called, function)
-        for observer in _RUNNING.observers:
+        for observer in _observers():
             _safely(observer, observer.called)
         return call(function, *args)
 

@@ -142,7 +142,7 @@ class Facts:
 
     def met(self, variable: Any) -> int:
         """Note a variable; the number of its handle."""
-        key = identity_of(variable.handle)
+        key = _key_of(variable)
         if key not in self.variables:
             known = Variable(weakref.ref(variable), name_of(variable), self.elements(variable))
             self.variables[key] = known
@@ -160,8 +160,9 @@ class Facts:
     def elements(self, variable: Any) -> Any:
         """Some of the elements of a variable, evenly spread; None if they cannot be read."""
         try:
-            whole = internals.unseen(lambda: np.ravel(np.asarray(tf.convert_to_tensor(variable))))
-        except Exception as error:  # Of a distributed variable, for one.
+            first = internals.copies_of(variable)[0]
+            whole = internals.unseen(lambda: np.ravel(np.asarray(tf.convert_to_tensor(first))))
+        except Exception as error:
             self.unknown[f"the values of {name_of(variable)} ({type(error).__name__})"] = None
             return None
         if whole.size != math.prod(variable.shape):  # It has no value yet.
@@ -190,7 +191,7 @@ class Facts:
             optimizer = known.ref()
             if optimizer is not None and known.steps:
                 try:
-                    found.append(int(optimizer.iterations))
+                    found.append(int(internals.copies_of(optimizer.iterations)[0]))
                 except (AttributeError, TypeError, ValueError):
                     continue
         return found
@@ -216,7 +217,7 @@ class Facts:
     def averages(self, key: int, optimizer: Any) -> list[Any]:
         """Some of the elements of what one of Keras' optimizers keeps beside a variable, such as momentum."""
         own = list(getattr(optimizer, "_trainable_variables", ()))
-        places = [i for i, one in enumerate(own) if identity_of(one.handle) == key]
+        places = [i for i, one in enumerate(own) if _key_of(one) == key]
         beside = [kept for kept in vars(optimizer).values() if isinstance(kept, list) and kept is not own]
         found = []
         for kept in beside:
@@ -233,3 +234,8 @@ class Facts:
             return None
         now = self.elements(variable)
         return None if now is None else bool(np.all(np.isfinite(now)))
+
+
+def _key_of(variable: Any) -> int:
+    """The number of a variable's handle."""
+    return identity_of(internals.copies_of(variable)[0].handle)
