@@ -111,8 +111,12 @@ class TensorflowMonitor(Monitor):
         return keras.fit_callback(self, begin, run)
 
     def _ask(self, batch: Any) -> None:
-        x, y, sample_weight = keras.unpacked(batch)
         loss, model = keras.fit_loss("monitor", self._model), self._model
+        results_of = model.distribute_strategy.experimental_local_results
+        first = tf.nest.map_structure(
+            lambda x: results_of(x)[0], batch
+        )  # Of a strategy, its first replica's.
+        x, y, sample_weight = keras.unpacked(first)
         with keras.scope():  # In which the model stays as it was.
             flow, arrived = differentiated(
                 lambda: loss(model, x, y, sample_weight), (), {}, model, self._only, True

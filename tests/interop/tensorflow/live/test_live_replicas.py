@@ -78,6 +78,28 @@ def step(x):
 for x in strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensors(tf.ones((4, 3))).repeat(5)):
     strategy.run(step, (x,))
 """
+FIT = """
+import tensorflow as tf, keras
+import stopgrad.tensorflow as sgtf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+x = tf.random.stateless_normal((16, 3), (0, 0)).numpy()
+
+def trained(is_monitored):
+    keras.utils.set_random_seed(0)
+    cut = keras.layers.Lambda(tf.stop_gradient) if STOPS else keras.layers.Identity()
+    with strategy.scope():
+        encoder, head = keras.layers.Dense(4, name="encoder"), keras.layers.Dense(1)
+        layers = [encoder, cut, keras.layers.Dropout(0.5), head]
+        model = keras.Sequential([keras.layers.Input((3,)), *layers], name="net")
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    callbacks = [sgtf.monitor(model, every=2).keras_callback()] if is_monitored else None
+    model.fit(x, x[:, :1], 4, 2, 0, callbacks, shuffle=False)
+    return [weight.numpy() for weight in model.weights]
+
+print("same:", all((a == b).all() for a, b in zip(trained(False), trained(True))))
+"""
 
 KINDS = ("mirrored ", "single ", "one device ")
 
@@ -107,3 +129,14 @@ def test_the_steps_of_replicas_are_counted_once(tmp_path: Path, stops: bool) -> 
     assert "(5 steps, " in said
     assert ("no-gradient: encoder/kernel, encoder/bias" in said) is stops
     assert ("nothing found" in said) is not stops
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_monitor_of_fit_sees_what_the_first_replica_does(tmp_path: Path, stops: bool) -> None:
+    program = tmp_path / "fit.py"
+    program.write_text(FIT.replace("STOPS", str(stops)).lstrip())
+    said = run(str(program))
+    assert "same: True" in said
+    assert "the monitor failed" not in said
+    assert ("no gradient arrives at net/encoder/kernel, net/encoder/bias (stopped)" in said) is stops
