@@ -255,7 +255,7 @@ UNTRACEABLE = {
     "if": (_decides, (jax.ShapeDtypeStruct(V.shape, V.dtype),), "lax.cond"),  # type: ignore[no-untyped-call]
     "float": (_leaves, (V,), "functools.partial"),
     "numpy": (_numpy, (V,), "jax.numpy"),
-    "mask": (_masks, (V,), "jnp.where"),
+    "mask": (_masks, (jax.ShapeDtypeStruct(V.shape, V.dtype),), "jnp.where"),  # type: ignore[no-untyped-call]
 }
 
 
