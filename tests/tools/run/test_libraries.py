@@ -273,7 +273,9 @@ CASES = {
     ),
     "accelerate": Case("accelerate", ACCELERATE, (("# here", "model[2] = nn.Linear(8, 2)"),), "not-held"),
     "timm": Case("timm", TIMM, (("# here", "model.reset_classifier(3)"),), "not-held"),
-    "keras": Case("keras", KERAS, (("keras.optimizers.Adam(1e-2)", "keras.optimizers.Adam(0.0)"),), "", True),
+    "keras": Case(
+        "keras", KERAS, (("optimizers.Adam(1e-2)", "optimizers.Adam(0.0)"),), "no-learning-rate", True
+    ),
     "compiled": Case("torch", COMPILED, CLEARED, "zeroed-before-step"),
     "workers": Case("torch", WORKERS, CLEARED, "zeroed-before-step", True),
 }
@@ -281,6 +283,7 @@ CASES = {
 
 LOSS = "nn.functional.cross_entropy(self(x), y)\n        self.log"
 STEP = "    optimizer.step()\n"
+NORMALISED = "keras.layers.BatchNormalization()"
 TRAINED = "[p for p in model.parameters() if p.requires_grad]"
 MORE: dict[str, tuple[tuple[str, str, str], ...]] = {
     "lightning": (
@@ -310,6 +313,12 @@ MORE: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("    optimizer.zero_grad()\n", "", "never-cleared"),
         ("torch.randint(0, 3, (4,))", "torch.full((4,), -100)", "empty-loss"),
         ("ema.update(model)", "ema.update(model)\n    model.load_state_dict(ema.module.state_dict())", ""),
+    ),
+    "keras": (
+        (NORMALISED, f"keras.layers.Lambda(lambda x: x.detach()),\n    {NORMALISED}", "no-gradient"),
+        ('loss="mse"', "loss=lambda y, p: keras.ops.mean((y[:, 0] - p) ** 2)", "broadcast-loss"),
+        ("Adam(1e-2)", "Adam(1e-2, gradient_accumulation_steps=4)", ""),
+        ("Adam(1e-2)", "SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5), 0.9)", ""),
     ),
     "compiled": (
         ("(model(x) - x", "(model(x).detach() - x", "no-graph"),

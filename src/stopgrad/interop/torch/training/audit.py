@@ -24,6 +24,7 @@ from stopgrad.interop.torch.recording.record import Backward
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training import certain, measures
 from stopgrad.interop.torch.training.facts import Module, Optimizer, Parameter
+from stopgrad.interop.torch.training.keras_steps import Stepper
 from stopgrad.interop.torch.training.losses import Losses
 from stopgrad.interop.torch.training.names import container_of, named, variable_in
 
@@ -112,7 +113,7 @@ class Audit:
             known.without += 1
 
     @_quietly
-    def made(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
+    def made(self, optimizer: Stepper, place: RawLocation | None) -> None:
         """An optimizer was made."""
         self.optimizers[id(optimizer)] = Optimizer(optimizer, place)
         self._keep(optimizer)
@@ -209,7 +210,7 @@ class Audit:
     # --------------------------------------------------------------------------- told by optimizers
 
     @_quietly
-    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+    def before_step(self, optimizer: Stepper) -> None:
         """An optimizer is about to step: is the gradient that arrived still there?"""
         known = self._known(optimizer)
         self._meet()
@@ -248,7 +249,7 @@ class Audit:
         known.idle_steps += known.rate == 0.0
 
     @_quietly
-    def after_step(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
+    def after_step(self, optimizer: Stepper, place: RawLocation | None) -> None:
         """An optimizer has stepped: what moved?"""
         known = self._known(optimizer)
         known.stepped, known.steps = place, known.steps + 1
@@ -281,7 +282,7 @@ class Audit:
             if len(points) < POINTS:
                 points.append((self.steps + 1, math.sqrt(square)))
 
-    def _breaks(self, one: Parameter, tensor: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    def _breaks(self, one: Parameter, tensor: Tensor, optimizer: Stepper) -> None:
         """An optimizer is about to step by a gradient that is no number."""
         if not self._broke and self.recorder is not None and one.reached_by is not None:
             self._broke = True
@@ -331,7 +332,7 @@ class Audit:
         self._suspects = few[:WATCHED]
 
     @_quietly
-    def look(self, optimizer: torch.optim.Optimizer) -> None:
+    def look(self, optimizer: Stepper) -> None:
         """Look at what may become a finding before a step that is not recorded."""
         known = self._known(optimizer)
         known.all_steps += 1
@@ -345,7 +346,7 @@ class Audit:
                 one.arrived, one.dead = one.arrived + 1, 0
         self._suspects = [one for one in self._suspects if one.is_suspect]
 
-    def _listen(self, optimizer: torch.optim.Optimizer) -> None:
+    def _listen(self, optimizer: Stepper) -> None:
         """Look at the smallest gradient: where one is no number, most become none."""
         if self._broke:
             return
@@ -356,7 +357,7 @@ class Audit:
             self.problems.append(certain.not_finite_unseen(self.steps + 1))
 
     @staticmethod
-    def _required(optimizer: torch.optim.Optimizer) -> tuple[bool, ...]:
+    def _required(optimizer: Stepper) -> tuple[bool, ...]:
         """Which of an optimizer's parameters require a gradient."""
         return tuple([x.requires_grad for group in optimizer.param_groups for x in group["params"]])
 
@@ -367,7 +368,7 @@ class Audit:
         if self.keeps:
             self._alive.append(thing)
 
-    def _known(self, optimizer: torch.optim.Optimizer) -> Optimizer:
+    def _known(self, optimizer: Stepper) -> Optimizer:
         known = self.optimizers.get(id(optimizer))
         if known is None or known.optimizer is not optimizer:
             known = self.optimizers[id(optimizer)] = Optimizer(optimizer, None)
@@ -376,7 +377,7 @@ class Audit:
             known.name = variable_in(optimizer, user_frame(sys._getframe(3)))
         return known
 
-    def _held(self, optimizer: torch.optim.Optimizer) -> list[tuple[Parameter, Tensor]]:
+    def _held(self, optimizer: Stepper) -> list[tuple[Parameter, Tensor]]:
         """The parameters that an optimizer holds."""
         found: list[tuple[Parameter, Tensor]] = []
         given: list[Tensor] = [x for group in optimizer.param_groups for x in group["params"]]

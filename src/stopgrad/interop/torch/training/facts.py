@@ -10,6 +10,7 @@ import torch
 
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.record import Backward
+from stopgrad.interop.torch.training.keras_steps import Stepper
 from stopgrad.interop.torch.training.measures import state_of
 
 Tensor = torch.Tensor
@@ -110,7 +111,9 @@ class Optimizer:
     """What an optimizer did.
 
     Attributes:
-        name: the variable that holds it, or its class.
+        name: the variable that holds it.
+        kind: its class.
+        rate_at: where its learning rate is found.
         made: the line that made it.
         stepped: the line of its last step.
         steps: how many steps were recorded; of those, with a learning rate of zero everywhere.
@@ -120,11 +123,12 @@ class Optimizer:
     name: str
     kind: str
     rate: float
-    ref: weakref.ReferenceType[torch.optim.Optimizer]
+    ref: weakref.ReferenceType[Stepper]
 
-    def __init__(self, optimizer: torch.optim.Optimizer, made: RawLocation | None) -> None:
+    def __init__(self, optimizer: Stepper, made: RawLocation | None) -> None:
         self.ref = weakref.ref(optimizer)
-        self.name, self.kind = "", type(optimizer).__name__
+        self.name, self.kind = "", getattr(optimizer, "kind", type(optimizer).__name__)
+        self.rate_at = getattr(optimizer, "rate_at", "optimizer.param_groups[0]['lr']")
         self.made = made
         self.stepped: RawLocation | None = None
         self.steps = self.idle_steps = self.all_steps = 0
@@ -132,7 +136,7 @@ class Optimizer:
         self.required: tuple[bool, ...] = ()
 
     @property
-    def optimizer(self) -> torch.optim.Optimizer | None:
+    def optimizer(self) -> Stepper | None:
         return self.ref()
 
     def holds(self, one: Parameter) -> bool:

@@ -13,6 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining import errors
@@ -20,6 +21,7 @@ from stopgrad.interop.torch.recording import switches
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training.audit import Audit
+from stopgrad.interop.torch.training.keras_steps import OPTIMIZERS, KerasSteps, Stepper
 from stopgrad.interop.torch.training.verdicts import problems_of
 
 FIRST = 3
@@ -71,6 +73,9 @@ class Session:
             register_optimizer_step_pre_hook(self._steps),
             register_optimizer_step_post_hook(self._stepped),
         ]
+        self._keras = KerasSteps(self._steps, self._stepped)
+        self._awaited = Awaited({OPTIMIZERS: self._keras.begin})
+        self._awaited.begin()
         self._record()
 
     # --------------------------------------------------------------------------- recording, and not
@@ -101,6 +106,8 @@ class Session:
         """Follow the training no more."""
         self._rest()
         self._is_over = True
+        self._awaited.end()
+        self._keras.end()
         if not self._is_in_hook:  # PyTorch is looking at its hooks.
             for handle in self._handles:
                 handle.remove()
@@ -108,7 +115,7 @@ class Session:
 
     # -------------------------------------------------------------------------------------- the steps
 
-    def _steps(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+    def _steps(self, optimizer: Stepper, *_: object) -> None:
         if not self._is_here():
             return
         if self.is_recording:
@@ -121,7 +128,7 @@ class Session:
         here = (os.getpid(), threading.get_ident()) == self._here
         return here and not self._is_over and not torch.compiler.is_compiling()
 
-    def _stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+    def _stepped(self, optimizer: Stepper, *_: object) -> None:
         if not self._is_here():
             return
         if self.is_recording:

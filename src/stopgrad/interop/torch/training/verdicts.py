@@ -425,7 +425,7 @@ def _no_rate(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
         found,
         _names(held),
         {"lr": 0.0, "steps": optimizer.steps, "moved": 0},
-        "set lr, or look at what the scheduler makes of it: optimizer.param_groups[0]['lr']",
+        f"set it, or look at what the scheduler makes of it: {optimizer.rate_at}",
     )
 
 
