@@ -407,3 +407,17 @@ def test_ranks_of_torchrun(tmp_path: Path) -> None:
         assert done.stderr.count("stopgrad: ") == 2, done.stderr
         kinds = re.findall(r"^([a-z-]+): ", done.stderr, re.MULTILINE)
         assert [one for one in kinds if one != "stopgrad"] == ([] if kind is None else [kind]), done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs Keras")
+def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
+    source = KERAS.replace('= "torch"', '= "jax"')
+    stops = f"keras.layers.Lambda(keras.ops.stop_gradient),\n    {NORMALISED}"
+    for text, kinds in ((source, []), (source.replace(NORMALISED, stops), ["no-gradient"])):
+        path = tmp_path / "fit.py"
+        path.write_text(text)
+        found = run_alone(path)
+        assert [one["kind"] for one in found["findings"]] == kinds, found["printed"]
+        assert not found["unknown"]
+        told = "sequential/dense/kernel, sequential/dense/bias receive no" in found["printed"]
+        assert told is bool(kinds)

@@ -28,6 +28,7 @@ from stopgrad.interop.jax.training.arrays import (
     is_traced,
     zeros_among,
 )
+from stopgrad.interop.shared import keras
 
 POINTS = 200
 """The most program points that are followed."""
@@ -252,13 +253,14 @@ class Calls:
         zeros = zeros_among([arrived[i] for i in chosen])
         own = own_code(call.function)
         is_own = own is not None and not is_between(own.co_filename) and kind_of(own.co_filename) == OWN
+        weights = _weights_of_keras(call, [leaf for _, leaf in leaves])
         found = []
         for i, is_zero in zip(chosen, zeros, strict=True):
             path, leaf = leaves[i]
             name = _BETWEEN.sub(r"\1.", path)
             tail = name.partition(".")[2]
             outside = _outside(call, leaf) if is_zero else ""
-            shown = name if is_own or not tail else tail
+            shown = weights[i] if weights else name if is_own or not tail else tail
             found.append(Leaf(path, shown, np.shape(leaf), is_zero, tail, outside))
         title = "" if own is None else own.co_name
         span = [self._count, self._count]
@@ -281,6 +283,14 @@ def _spare(function: Any) -> Any:
     for name, queue in queues.items():
         object.__setattr__(spare, name, queue.copy())
     return spare
+
+
+def _weights_of_keras(call: Call, leaves: Sequence[Any]) -> list[str]:
+    """The paths of the weights by which a model of Keras is differentiated; none if it is something else."""
+    model = getattr(call.function, "__self__", None)
+    held = model.trainable_variables if keras.is_model(model) else []  # type: ignore[union-attr]
+    shapes = [tuple(variable.shape) for variable in held]
+    return [str(variable.path) for variable in held] if shapes == [np.shape(leaf) for leaf in leaves] else []
 
 
 def _outside(call: Call, leaf: Any) -> str:

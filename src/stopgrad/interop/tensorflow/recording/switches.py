@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.lifetimes import Lifetime, at_once
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.places import here, of_stack
@@ -303,6 +304,8 @@ def _making_optimizers(make: Original) -> Original:
 
 def _stepping(apply: Original) -> Original:
     def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        if keras.loaded("tensorflow") is None:  # Keras computes with another framework.
+            return apply(optimizer, grads, trainable_variables)
         variables: Any = None if trainable_variables is None else list(trainable_variables)
         grads = list(grads)
         place = _line() if _observers() or _recorders() else None
