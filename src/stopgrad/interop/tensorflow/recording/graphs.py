@@ -20,6 +20,7 @@ from stopgrad.interop.tensorflow.recording.bodies import Bodies
 from stopgrad.interop.tensorflow.recording.closures import CLOSED
 from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.record import (
+    READS,
     Departure,
     Event,
     Kind,
@@ -29,7 +30,7 @@ from stopgrad.interop.tensorflow.recording.record import (
     Value,
     above,
 )
-from stopgrad.interop.tensorflow.recording.recorder import READS, Recorder
+from stopgrad.interop.tensorflow.recording.recorder import Recorder
 
 UNRECORDED = frozenset({"tape.watch", "StopGradient"})
 """What tapes never record, since no gradient passes it."""

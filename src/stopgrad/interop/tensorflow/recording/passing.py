@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from stopgrad.interop.tensorflow.recording import internals
-from stopgrad.interop.tensorflow.recording.record import Shape
+from stopgrad.interop.tensorflow.recording.record import READS, Shape
 
 FLAT = "its gradient is zero everywhere"
 NONE = "TensorFlow gives it no gradient"
@@ -89,6 +89,8 @@ def _asked(
     name: str, made: Callable[[list[Any], list[Any]], Any], inputs: Sequence[Shape], outputs: Sequence[Shape]
 ) -> Answer:
     """What the gradient function of that name returns."""
+    if name in READS:  # The record has the variable, where TensorFlow takes its handle.
+        inputs = [("resource",), *inputs[1:]]
     every = range(len(inputs))
     live = [i for i in every if has_gradients(inputs[i][0])]
     open_ = [j for j, sizes in enumerate(outputs) if has_gradients(sizes[0])]

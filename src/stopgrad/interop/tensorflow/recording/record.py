@@ -18,6 +18,8 @@ from stopgrad.flow.magnitudes.sizes import Magnitude
 
 Shape = tuple[Any, ...]
 """The name of a dtype, and sizes; only the name where these are not known."""
+READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
+"""The operations that read a variable, whose first input is its handle."""
 
 
 class Kind(Enum):

@@ -21,6 +21,7 @@ from stopgrad.interop.tensorflow.recording.measuring import magnitudes_of
 from stopgrad.interop.tensorflow.recording.passing import has_gradients
 from stopgrad.interop.tensorflow.recording.places import called_by_user, here, of_operation
 from stopgrad.interop.tensorflow.recording.record import (
+    READS,
     Asking,
     Departure,
     Event,
@@ -36,8 +37,6 @@ from stopgrad.interop.tensorflow.recording.record import (
 
 MAKES = "VarHandleOp"
 """The operation that makes a variable's handle."""
-READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd"})
-"""The operations that read a variable, whose first input is its handle."""
 ASSIGNS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 """The operations that write into a variable, whose second input is what is written."""
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall"})
