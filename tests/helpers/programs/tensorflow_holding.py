@@ -175,6 +175,11 @@ def works(program: Program) -> bool:
     except (tf.errors.OpError, TypeError, ValueError, LookupError, AttributeError) as error:
         FAILED.append(error)
         return False
+    except AssertionError as error:
+        if "in user code" not in str(error):  # TensorFlow's own, of conditionals in functions.
+            raise
+        FAILED.append(error)
+        return False
     return CALLED[0] == CALLED[1]
 
 
