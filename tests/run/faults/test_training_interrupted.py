@@ -132,7 +132,7 @@ def interrupt_steps(known: Known, warm: bool, most: int | None = None) -> int:
     return count
 
 
-@pytest.mark.parametrize("warm", [True, False])
+@pytest.mark.parametrize("warm", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_an_interrupt_at_every_place_of_a_trainers_step(known: Known, warm: bool) -> None:
     assert interrupt_steps(known, warm) > 50
 
