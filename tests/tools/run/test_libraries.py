@@ -421,3 +421,33 @@ def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
         assert not found["unknown"]
         told = "sequential/dense/kernel, sequential/dense/bias receive no" in found["printed"]
         assert told is bool(kinds)
+
+
+STEPS_OF_KERAS = """
+import os
+os.environ["KERAS_BACKEND"] = "torch"
+import keras, torch
+keras.utils.set_random_seed(0)
+model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+optimizer = keras.optimizers.Adam(0.01)
+optimizer.build(model.trainable_variables)
+for step in range(5):
+    model.zero_grad()
+    hidden = model.layers[0](torch.randn(8, 4))
+    (model.layers[1](hidden) ** 2).mean().backward()
+    with torch.no_grad():
+        held = [v for v in model.trainable_variables if v.value.grad is not None]
+        optimizer.apply([v.value.grad for v in held], held)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="needs Keras")
+def test_steps_of_an_optimizer_of_keras_in_a_loop_of_ones_own(tmp_path: Path) -> None:
+    stops = STEPS_OF_KERAS.replace("torch.randn(8, 4))", "torch.randn(8, 4)).detach()")
+    for text, kinds in ((STEPS_OF_KERAS, []), (stops, ["no-gradient"])):
+        path = tmp_path / "loop.py"
+        path.write_text(text)
+        found = run_alone(path)
+        assert [one["kind"] for one in found["findings"]] == kinds, found["printed"]
+        assert not found["unknown"]
+        assert found["steps"] == 5

@@ -51,6 +51,11 @@ def plain(x: Any) -> Any:
     return getattr(x, "_value", x)
 
 
+def held_by(optimizer: Any) -> list[Any]:
+    """The variables that an optimizer of Keras was built for; none before that."""
+    return list(getattr(optimizer, "_trainable_variables", ()))
+
+
 def is_optimizer(x: object) -> bool:
     """Whether something is an optimizer of Keras."""
     keras = loaded()

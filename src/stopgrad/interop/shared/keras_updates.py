@@ -36,7 +36,7 @@ def steps_of(
     """
     ops = keras.loaded().ops
     names = {id(v): name for name, v in xs.items()}
-    known = {id(keras.plain(v)) for v in getattr(optimizer, "_trainable_variables", ())}
+    known = {id(keras.plain(v)) for v in keras.held_by(optimizer)}
     held = [v for v in xs.values() if id(keras.plain(v)) in known]
     trained = held or [v for v in xs.values() if v.trainable]
     arrived = {name: g for name, g in gradients.items() if g is not None}

@@ -287,8 +287,8 @@ def _spare(function: Any) -> Any:
 
 def _weights_of_keras(call: Call, leaves: Sequence[Any]) -> list[str]:
     """The paths of the weights by which a model of Keras is differentiated; none if it is something else."""
-    model = getattr(call.function, "__self__", None)
-    held = model.trainable_variables if keras.is_model(model) else []  # type: ignore[union-attr]
+    model: Any = getattr(call.function, "__self__", None)
+    held = model.trainable_variables if keras.is_model(model) else []
     shapes = [tuple(variable.shape) for variable in held]
     return [str(variable.path) for variable in held] if shapes == [np.shape(leaf) for leaf in leaves] else []
 

@@ -238,7 +238,9 @@ def quantized_affine(
     return wholes(node, y, sg.cast(scale, sg.float64), zero)
 
 
-def _pair(combine: Any) -> Any:
+def pair(combine: Any) -> Any:
+    """The rule of what combines two tensors of whole numbers as floats."""
+
     def rule(
         node: Call,
         a: sg.Output,
@@ -256,7 +258,9 @@ def _pair(combine: Any) -> Any:
     return rule
 
 
-def _single(compute: Any) -> Any:
+def single(compute: Any) -> Any:
+    """The rule of what computes with a tensor of whole numbers as floats."""
+
     def rule(
         node: Call,
         x: sg.Output,
@@ -327,12 +331,12 @@ QUANTIZED |= {
         "QuantizeLinear": quantize,
         "DequantizeLinear": dequantize,
         "QGemm": quantized_affine,
-        "QLinearAdd": _pair(sg.add),
-        "QLinearMul": _pair(sg.multiply),
-        "QLinearGlobalAveragePool": _single(_global_mean),
-        "QLinearSigmoid": _single(lambda node, x: sg.sigmoid(x)),
-        "QLinearLeakyRelu": _single(_leaky),
-        "QLinearSoftmax": _single(_shares),
+        "QLinearAdd": pair(sg.add),
+        "QLinearMul": pair(sg.multiply),
+        "QLinearGlobalAveragePool": single(_global_mean),
+        "QLinearSigmoid": single(lambda node, x: sg.sigmoid(x)),
+        "QLinearLeakyRelu": single(_leaky),
+        "QLinearSoftmax": single(_shares),
         "QLinearConcat": quantized_joined,
         "DynamicQuantizeMatMul": dynamic_product,
     }.items()

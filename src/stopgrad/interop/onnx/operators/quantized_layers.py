@@ -14,7 +14,7 @@ from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.onnx.operators.contrib import attended, embed_layer, scaled_product, unpacked
 from stopgrad.interop.onnx.operators.convolutions import conv
 from stopgrad.interop.onnx.operators.pooling import average_pool, max_pool
-from stopgrad.interop.onnx.operators.quantized import floats, quantized_convolution, wholes
+from stopgrad.interop.onnx.operators.quantized import floats, pair, quantized_convolution, single
 from stopgrad.interop.shared.conversions import axis_of, brought
 from stopgrad.interop.shared.slices import part
 
@@ -46,39 +46,18 @@ def maxima(node: Call, x: sg.Output) -> Any:
     return _to_back(max_pool(node, _to_front(x)))
 
 
-def means(
-    node: Call,
-    x: sg.Output,
-    x_scale: sg.Output,
-    x_zero: sg.Output | None,
-    scale: sg.Output,
-    zero: sg.Output | None = None,
-) -> Any:
-    """``QLinearAveragePool``."""
-    values = floats(node, x, x_scale, x_zero)
-    if node.attribute("channels_last", 0):
-        return wholes(node, _to_back(average_pool(node, _to_front(values))), scale, zero)
-    return wholes(node, average_pool(node, values), scale, zero)
+def _means(node: Call, x: sg.Output) -> Any:
+    if not node.attribute("channels_last", 0):
+        return average_pool(node, x)
+    return _to_back(average_pool(node, _to_front(x)))
 
 
 # ------------------------------------------------------------------------------------------- selections
 
 
-def chosen(
-    node: Call,
-    condition: sg.Output,
-    x: sg.Output,
-    x_scale: sg.Output,
-    x_zero: sg.Output | None,
-    y: sg.Output,
-    y_scale: sg.Output,
-    y_zero: sg.Output | None,
-    scale: sg.Output,
-    zero: sg.Output | None = None,
-) -> Any:
-    """``QLinearWhere``."""
-    made = sg.where(condition, floats(node, x, x_scale, x_zero), floats(node, y, y_scale, y_zero))
-    return wholes(node, made, scale, zero)
+def chosen(node: Call, condition: sg.Output, *rest: Any) -> Any:
+    """``QLinearWhere``: two tensors, each with its scale and zero point, and those of the result."""
+    return pair(lambda x, y: sg.where(condition, x, y))(node, *rest)
 
 
 def rows_of_blocks(
@@ -181,7 +160,7 @@ def embedded(
 
 _MICROSOFT: Table = {
     "QLinearConv": convolution,
-    "QLinearAveragePool": means,
+    "QLinearAveragePool": single(_means),
     "QLinearWhere": chosen,
     "NhwcMaxPool": maxima,
     "NhwcConv": convolution_of_floats,

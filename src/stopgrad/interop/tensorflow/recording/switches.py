@@ -310,7 +310,7 @@ def _stepping(apply: Original) -> Original:
         grads = list(grads)
         place = _line() if _observers() or _recorders() else None
         for observer in _observers():
-            held = variables or getattr(optimizer, "_trainable_variables", ())
+            held = variables or keras.held_by(optimizer)
             _safely(observer, observer.applies, optimizer, grads, held, place)
         try:
             made = apply(optimizer, grads, variables)

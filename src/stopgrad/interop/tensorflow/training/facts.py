@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from stopgrad.base.source import RawLocation
+from stopgrad.interop.shared import keras
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.internals import identity_of
 from stopgrad.interop.tensorflow.recording.record import Asking
@@ -216,7 +217,7 @@ class Facts:
 
     def averages(self, key: int, optimizer: Any) -> list[Any]:
         """Some of the elements of what one of Keras' optimizers keeps beside a variable, such as momentum."""
-        own = list(getattr(optimizer, "_trainable_variables", ()))
+        own = keras.held_by(optimizer)
         places = [i for i, one in enumerate(own) if _key_of(one) == key]
         beside = [kept for kept in vars(optimizer).values() if isinstance(kept, list) and kept is not own]
         found = []

@@ -10,7 +10,7 @@ import torch
 
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.record import Backward
-from stopgrad.interop.torch.training.keras_steps import Stepper
+from stopgrad.interop.torch.training.keras_steps import KerasOptimizer, Stepper
 from stopgrad.interop.torch.training.measures import state_of
 
 Tensor = torch.Tensor
@@ -127,8 +127,9 @@ class Optimizer:
 
     def __init__(self, optimizer: Stepper, made: RawLocation | None) -> None:
         self.ref = weakref.ref(optimizer)
-        self.name, self.kind = "", getattr(optimizer, "kind", type(optimizer).__name__)
-        self.rate_at = getattr(optimizer, "rate_at", "optimizer.param_groups[0]['lr']")
+        self.name, self.kind, self.rate_at = "", type(optimizer).__name__, "optimizer.param_groups[0]['lr']"
+        if isinstance(optimizer, KerasOptimizer):
+            self.kind, self.rate_at = optimizer.kind, optimizer.rate_at
         self.made = made
         self.stepped: RawLocation | None = None
         self.steps = self.idle_steps = self.all_steps = 0

@@ -43,10 +43,16 @@ class KerasSteps:
 
     Args:
         before, after: called around each step.
+        lost: told what failed. The step is then made as without us.
     """
 
-    def __init__(self, before: Callable[[Stepper], None], after: Callable[[Stepper], None]) -> None:
-        self._before, self._after = before, after
+    def __init__(
+        self,
+        before: Callable[[Stepper], None],
+        after: Callable[[Stepper], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        self._before, self._after, self._lost = before, after, lost
         self._seen: weakref.WeakKeyDictionary[Any, KerasOptimizer] = weakref.WeakKeyDictionary()
         self._owner: Any = None
         self._own: Any = None
@@ -83,11 +89,15 @@ class KerasSteps:
         return applied
 
     def _known(self, optimizer: Any, variables: Sequence[Any] | None) -> KerasOptimizer | None:
-        if variables is None or keras.loaded("torch") is None:
+        if keras.loaded("torch") is None or getattr(optimizer, "gradient_accumulation_steps", None):
             return None
-        if getattr(optimizer, "gradient_accumulation_steps", None):
+        try:
+            given = keras.held_by(optimizer) or variables or ()
+            held = [keras.plain(variable) for variable in given]
+            groups = [{"params": held, "lr": float(optimizer.learning_rate)}]
+        except Exception as error:  # A schedule of the user's may do anything.
+            self._lost(f"a step of {type(optimizer).__name__} ({type(error).__name__}: {error})")
             return None
         known = self._seen.setdefault(optimizer, KerasOptimizer(type(optimizer).__name__))
-        held = [keras.plain(variable) for variable in variables]
-        known.param_groups = [{"params": held, "lr": float(optimizer.learning_rate)}]
+        known.param_groups = groups
         return known

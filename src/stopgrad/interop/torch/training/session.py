@@ -73,7 +73,7 @@ class Session:
             register_optimizer_step_pre_hook(self._steps),
             register_optimizer_step_post_hook(self._stepped),
         ]
-        self._keras = KerasSteps(self._steps, self._stepped)
+        self._keras = KerasSteps(self._steps, self._stepped, self._lose)
         self._awaited = Awaited({OPTIMIZERS: self._keras.begin})
         self._awaited.begin()
         self._record()
@@ -144,6 +144,9 @@ class Session:
                 self._ends_step()
             finally:
                 self._is_in_hook = False
+
+    def _lose(self, what: str) -> None:
+        self.audit.unknown[f"{what} was not followed"] = None
 
     def _ends_step(self) -> None:
         self.steps = self._counts[self._last] if self._last else 1
