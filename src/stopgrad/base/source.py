@@ -19,19 +19,21 @@ from stopgrad.base.notebooks import at_line, cell_of
 # The recipes are written as a user would write them, so their lines count as the user's.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Code that may run between us and the user's line: the trainer, context managers, and the array libraries,
-# which call back; Keras runs all of a model's layers by its own code, whichever of these computes.
+# which call back; Keras runs all of a model's layers by its own code, whichever of these computes, and maps
+# over structures by optree.
 _BESIDE = os.path.dirname(os.path.dirname(np.__file__))
 _TRAINER = f"{_PACKAGE[:-1]}_trainer{os.sep}"
+_BETWEEN_NAMES = ("numpy", "jax", "torch", "tensorflow", "keras", "optree")
 _BETWEEN = (
     _TRAINER,
     contextlib.__file__,
-    *[os.path.join(_BESIDE, name, "") for name in ("numpy", "jax", "torch", "tensorflow", "keras")],
+    *[os.path.join(_BESIDE, name, "") for name in _BETWEEN_NAMES],
 )
 _KERAS = re.compile(r".*[/\\](?:site|dist)-packages[/\\]keras[/\\]")
 _RECIPES = os.path.join(_PACKAGE, "tools", "recipes") + os.sep
 
 OWN, INSTALLED, STANDARD, BETWEEN, OURS = range(5)
-"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX, PyTorch and Keras,
+"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX, PyTorch and such,
 which may run between us and the user's line; the package's."""
 
 # The kinds by file name: Python caches a string's hash, but not that of a code object.
