@@ -77,7 +77,7 @@ CHANGES = {
     "stopgrad.base.source._KINDS": "names of files: source.FILES",
     "stopgrad.base.source._positions": "places in code: lru_cache(8)",
     "stopgrad.base.constructs._parsed": "files taken apart: lru_cache(8)",
-    "stopgrad.base.folders._TOLD": "names of folders that are not used, each told once",
+    "stopgrad.base.folders._WARNED": "names of folders that are not used, of each a warning was given",
     "stopgrad.flow.problems.variables._assigned": "targets of assignments in files: lru_cache(64)",
     "stopgrad.interop.jax.training.written._parsed": "files taken apart: lru_cache(64)",
     "stopgrad.interop.shared.lifetimes._LIVING": "watches that have not ended",

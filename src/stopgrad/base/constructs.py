@@ -82,8 +82,8 @@ def _function(place: RawLocation) -> str:
     names = code.co_qualname.split(".") if isinstance(code, CodeType) else [decode(place).function]
     if names[-1] == "<lambda>":
         return "a lambda, "
-    known = [name for name in names if name and name[0] != "<"]
-    return f"{known[-1]}, " if known else ""
+    named = [name for name in names if name and name[0] != "<"]
+    return f"{named[-1]}, " if named else ""
 
 
 def _construct(place: RawLocation, location: Location) -> tuple[str, str] | None:

@@ -71,8 +71,8 @@ def unflatten(spec: Spec, leaves: Iterable[Any]) -> Any:
 def tensors_among(tree: Any) -> list[Any]:
     """The leaves of *tree* without numbers, strings and functions; all leaves if there are no others."""
     leaves = flatten(tree)[0]
-    found = [x for x in leaves if not (isinstance(x, _BESIDE) or callable(x))]
-    return found or leaves
+    tensors = [x for x in leaves if not (isinstance(x, _BESIDE) or callable(x))]
+    return tensors or leaves
 
 
 _BESIDE = (bool, int, float, complex, str, bytes)

@@ -539,13 +539,13 @@ def _intact(link: Builder) -> bool:
 
 def _links() -> list[Builder]:
     """The links of the blocks that have not ended, the innermost first."""
-    found = []
+    links = []
     entry = CURRENT.get()
     while (link := _link(entry)) is not _ROOT:
         if link is not None:
-            found.append(link)
+            links.append(link)
         entry = entry.outer
-    return found
+    return links
 
 
 def _around(link: Builder) -> Iterator[Builder]:
@@ -558,8 +558,8 @@ def _around(link: Builder) -> Iterator[Builder]:
 def _asleep(link: Builder) -> frozenset[FrameType]:
     """The suspended generators and coroutines that entered blocks of the chain."""
     frames = _frames()
-    found = [one.frame for one in _links()]
-    return frozenset(frame for frame in found if frame is not None and frame not in frames)
+    entered = [entry.frame for entry in _links()]
+    return frozenset(frame for frame in entered if frame is not None and frame not in frames)
 
 
 def _frames() -> set[FrameType]:
@@ -567,13 +567,13 @@ def _frames() -> set[FrameType]:
 
     Others are left out: a set that holds the frame that holds it would keep all variables until a collection.
     """
-    found = set()
+    frames = set()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_flags & _SUSPENDS:
-            found.add(frame)
+            frames.add(frame)
         frame = frame.f_back
-    return found
+    return frames
 
 
 def _suspending_frame() -> FrameType | None:

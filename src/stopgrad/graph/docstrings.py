@@ -56,20 +56,22 @@ def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
             x: a number.
             y: too.
     """
-    found, *others = [dict(_sections(text)) for text in (own, *inherited)]
-    if not any(title in one for one in others for title in _INHERITED):
+    sections, *others = [dict(_sections(text)) for text in (own, *inherited)]
+    if not any(title in ancestor for ancestor in others for title in _INHERITED):
         return own
     for title in ("Returns", "Raises"):
-        for one in others:
-            if title in one:
-                found.setdefault(title, one[title])
+        for ancestor in others:
+            if title in ancestor:
+                sections.setdefault(title, ancestor[title])
     for title, keys in ("Args", names), ("Constraints", _NUMBERS):
-        entries = _entries(found.get(title, ""))
-        for one in others:
-            further = _entries(one.get(title, ""))
+        entries = _entries(sections.get(title, ""))
+        for ancestor in others:
+            further = _entries(ancestor.get(title, ""))
             entries = {key: further[key] for key in further if key in keys} | entries
-        found[title] = "\n".join(entries[key] for key in sorted(entries, key=_place(keys)))
-    return "\n\n".join([found[""], *(f"{title}:\n{found[title]}" for title in TITLES if found.get(title))])
+        sections[title] = "\n".join(entries[key] for key in sorted(entries, key=_place(keys)))
+    return "\n\n".join(
+        [sections[""], *(f"{title}:\n{sections[title]}" for title in TITLES if sections.get(title))]
+    )
 
 
 @lru_cache(256)
@@ -83,8 +85,8 @@ def _sections(text: str) -> dict[str, str]:
 @lru_cache(256)
 def _entries(part: str) -> dict[str, str]:
     """The entries of a section, by the name or the number of the constraint with which they begin."""
-    found = _NEXT_ENTRY.split(part) if part else []
-    return {_KEY.findall(entry)[0]: entry for entry in found}
+    entries = _NEXT_ENTRY.split(part) if part else []
+    return {_KEY.findall(entry)[0]: entry for entry in entries}
 
 
 def _place(keys: Sequence[str]) -> Callable[[str], int]:

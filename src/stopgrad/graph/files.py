@@ -170,16 +170,16 @@ def checked_path(path: AnyPath) -> str:
 
 def _old(target: str, shown: str) -> os.stat_result | None:
     try:
-        found = os.stat(target)
+        status = os.stat(target)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        raise FileError(f"{shown} cannot be written: it is {_kind_of(found)}; give the path of a file")
-    return found
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(f"{shown} cannot be written: it is {_kind_of(status)}; give the path of a file")
+    return status
 
 
-def _kind_of(found: os.stat_result) -> str:
-    return "a folder" if stat.S_ISDIR(found.st_mode) else "a device or a pipe"
+def _kind_of(status: os.stat_result) -> str:
+    return "a folder" if stat.S_ISDIR(status.st_mode) else "a device or a pipe"
 
 
 def _part_file(beginning: str) -> tuple[str, int]:
@@ -304,10 +304,10 @@ class ArrayFile:
     def __init__(self, path: AnyPath) -> None:
         self.path = checked_path(path)
         try:
-            found = os.stat(self.path)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.stat(self.path)
+            if not stat.S_ISREG(status.st_mode):
                 raise FileError(
-                    f"{self.path} cannot be read: it is {_kind_of(found)}; give the path of a file"
+                    f"{self.path} cannot be read: it is {_kind_of(status)}; give the path of a file"
                 )
             self._check_header()
             self._file = cast("Any", safe_open)(self.path, "numpy", backend="pread")

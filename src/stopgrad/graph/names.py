@@ -47,8 +47,8 @@ class Names:
     def find(self, name: str) -> Operation | None:
         """The operation of this name, or None."""
         self._settle()
-        found = self._taken.get(name)
-        return found if found is not None and self._there(found) else None
+        op = self._taken.get(name)
+        return op if op is not None and self._there(op) else None
 
     def all(self) -> Sequence[str]:
         """The names of all operations, in their order."""
@@ -87,11 +87,11 @@ class Names:
         It is reserved as long as the *holder* lives, which is held weakly, or an operation is below it.
         """
         self._prepare(check_name(name))
-        found = self._unique(prefix + name)
+        unique = self._unique(prefix + name)
         # Graphs that were inlined have operations below prefixes that nobody has claimed.
-        start = len(self._operations) if found in self._inhabited and self._is_inhabited(found) else 0
-        self._claims[found] = weakref.ref(holder), start
-        return found + "/"
+        start = len(self._operations) if unique in self._inhabited and self._is_inhabited(unique) else 0
+        self._claims[unique] = weakref.ref(holder), start
+        return unique + "/"
 
     def forget(self, first: int, removed: Sequence[Operation]) -> None:
         """Drop the entries of operations from position *first* on, which are about to be removed."""
@@ -188,13 +188,13 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
 
 def check_name(name: str) -> bool:
     """Names follow TensorFlow's rule. Whether this one could also be made for an operation without a name."""
-    found = _is_generated(name) if isinstance(name, str) else None
-    if found is None:
+    generated = _is_generated(name) if isinstance(name, str) else None
+    if generated is None:
         raise GraphError(
             f"{name!r:.60} cannot name an operation or scope: start with a letter or digit, then letters, "
             "digits and _ . - /"
         )
-    return found
+    return generated
 
 
 @functools.lru_cache(4096)

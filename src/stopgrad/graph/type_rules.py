@@ -168,8 +168,10 @@ def _rule(infer: Any, allowed: Callable[[DType], bool], document: str, *names: s
     documented(infer, document, allowed)
     if names:
         signature = inspect.signature(infer)
-        given = zip(signature.parameters.values(), names, strict=True)
-        infer.__signature__ = signature.replace(parameters=[one.replace(name=name) for one, name in given])
+        renames = zip(signature.parameters.values(), names, strict=True)
+        infer.__signature__ = signature.replace(
+            parameters=[parameter.replace(name=name) for parameter, name in renames]
+        )
     return infer
 
 

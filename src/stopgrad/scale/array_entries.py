@@ -56,10 +56,10 @@ def entries(folder: str, values: bool) -> list[Entry]:
                 f"{folder} is a file; checkpoints stand in a folder, give its path"
             ) from None
         refuse(error, folder, "read")
-    found = [(_ENTRY.fullmatch(name), os.path.join(folder, name)) for name in names]
+    matches = [(_ENTRY.fullmatch(name), os.path.join(folder, name)) for name in names]
     return sorted(
         Entry(0 if values else int(m["stem"]), int(m["serial"] or 0), path)
-        for m, path in found
+        for m, path in matches
         if m is not None and (m["stem"] == VALUES) is values and os.path.isdir(path)
     )
 
@@ -81,9 +81,9 @@ def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> 
     agree(
         f"restoring from {folder}", [], timeout=PATIENCE
     )  # Until then the first process may remove old ones.
-    found = entries(folder, values)
-    agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in found], timeout=PATIENCE)
-    for entry in reversed(found):
+    candidates = entries(folder, values)
+    agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in candidates], timeout=PATIENCE)
+    for entry in reversed(candidates):
         try:
             return open_folder(entry.path, wanted)
         except BrokenError as error:
@@ -111,10 +111,10 @@ def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
     shown = checked_path(path)
     if os.path.exists(os.path.join(shown, NOTES)):
         return open_folder(shown, wanted)
-    found = newest_good(shown, bool(entries(shown, values=True)), wanted)
-    if found is None:
+    reader = newest_good(shown, bool(entries(shown, values=True)), wanted)
+    if reader is None:
         raise CheckpointError(
             f"{shown} cannot be read: it is a folder without a checkpoint that is whole; give a file, "
             "or the folder of a checkpoint"
         )
-    return found
+    return reader

@@ -75,8 +75,8 @@ class Mesh(Block):
     def of(cls, mesh: object) -> Mesh | None:
         """Our mesh from one of ours or of JAX's; for None the current mesh, if there is one."""
         if mesh is None:
-            found: Mesh | None = current().mesh
-            return found
+            ambient: Mesh | None = current().mesh
+            return ambient
         return mesh if isinstance(mesh, cls) else cls(mesh)
 
     def changes(self) -> dict[str, Any]:

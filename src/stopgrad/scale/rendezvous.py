@@ -66,8 +66,10 @@ def own_address(address: str) -> str:
     """
     host, port = split_address(address)
     with contextlib.suppress(OSError):
-        found = {str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-        if not is_loopback(address) and all(place == "::1" or place.startswith("127.") for place in found):
+        addresses = {str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        if not is_loopback(address) and all(
+            place == "::1" or place.startswith("127.") for place in addresses
+        ):
             return f":{port}"
     return address
 
@@ -245,8 +247,8 @@ class _Meeting:
             heard = b""
         caller.heard += heard
         *lines, caller.heard = caller.heard.split(b"\n")
-        known = all(self._understand(caller, _message(bytes(line)) or {}) for line in lines)
-        if not heard or not known or len(caller.heard) > LONGEST:
+        are_ours = all(self._understand(caller, _message(bytes(line)) or {}) for line in lines)
+        if not heard or not are_ours or len(caller.heard) > LONGEST:
             self._drop(caller)
 
     def _understand(self, caller: _Connection, message: Mapping[str, Any]) -> bool:
@@ -257,8 +259,8 @@ class _Meeting:
                 caller.tell(self.secret, missing=self._missing(), hosts=hosts)
             return message.get("who") is True
         index, count, host, theirs = (message.get(name) for name in ("index", "count", "host", "nonce"))
-        known = _proved(self.secret, message.get("proof"), "guest", caller.nonce, theirs, index, count, host)
-        if not known or not (type(index) is type(count) is int and type(host) is type(theirs) is str):
+        proved = _proved(self.secret, message.get("proof"), "guest", caller.nonce, theirs, index, count, host)
+        if not proved or not (type(index) is type(count) is int and type(host) is type(theirs) is str):
             return False
         self._admit(caller, index, count, host[:255], theirs)
         return True
@@ -406,11 +408,13 @@ class _Guest:
 
     def _heard(self, line: bytes, nonces: tuple[str, str]) -> dict[str, Any] | None:
         """What process 0 says; None if it is not process 0."""
-        found = _message(line) or {}
-        said = found.get("said")
-        if not isinstance(said, str) or not _proved(self.secret, found.get("proof"), "host", *nonces, said):
+        envelope = _message(line) or {}
+        text = envelope.get("said")
+        if not isinstance(text, str) or not _proved(
+            self.secret, envelope.get("proof"), "host", *nonces, text
+        ):
             return None
-        return _message(said.encode())
+        return _message(text.encode())
 
     def _heed(self, message: Mapping[str, Any]) -> None:
         if "error" in message:
@@ -446,7 +450,7 @@ def _line(endpoint: socket.socket, heard: bytearray) -> bytes:
 def _message(line: bytes) -> dict[str, Any] | None:
     """The fields of a message; None if it is not ours."""
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
