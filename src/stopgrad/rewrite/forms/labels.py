@@ -70,13 +70,13 @@ def take_first(
     if labels.shape[axis] != 1 or x.shape[axis] == 1 or x.type.symbolic or labels.type.symbolic:
         return None
     make = Maker(copying, op)
-    found = _taken(make, x, labels, axis, 8)
+    taken = _taken(make, x, labels, axis, 8)
     size = x.shape[axis]
     inside = make.make(GreaterEqual, labels, make.constant(0, labels.dtype))
     if size <= np.iinfo(labels.dtype.numpy).max:
         below = make.make(Less, labels, make.constant(size, labels.dtype))
         inside = make.make(LogicalAnd, inside, below)
-    return (make.make(SelectV2, inside, found, make.constant(0.0, x.dtype)),)
+    return (make.make(SelectV2, inside, taken, make.constant(0.0, x.dtype)),)
 
 
 _BEFORE = frozenset({AddV2, Log, LogSoftmax, Mul, Neg, RealDiv, Sub})
@@ -131,11 +131,11 @@ def sum_of_hits(
         make.make(Less, labels, make.constant(size, labels.dtype)),
     )
     inside = make.make(Reshape, inside, values=((*hit.shape[:a], 1, *hit.shape[a + 1 :]),))
-    found = make.make(SelectV2, inside, update, make.constant(0.0, x.dtype))
-    found = make.make(Neg, found) if negative else found
+    value = make.make(SelectV2, inside, update, make.constant(0.0, x.dtype))
+    value = make.make(Neg, value) if negative else value
     # The same sum is found again.
-    copying.table[copying.key(Sum, (x,), (axis, True), op)] = (found,)
-    return (found if keepdims else make.make(Reshape, found, values=(op.outputs[0].shape,)),)
+    copying.table[copying.key(Sum, (x,), (axis, True), op)] = (value,)
+    return (value if keepdims else make.make(Reshape, value, values=(op.outputs[0].shape,)),)
 
 
 FORMS = (compare_instead_of_scatter, take_first, sum_of_hits)
