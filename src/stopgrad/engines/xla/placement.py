@@ -43,15 +43,15 @@ class Placement:
     def constrained(self, x: Array, spec: Spec) -> Any:
         """An array, with a hint for JAX's partitioner how it is divided."""
         free = self._spec.UNCONSTRAINED
-        told = self._spec(*[free if entry == FREE else entry for entry in spec])
-        return self._jax.lax.with_sharding_constraint(x, self._sharding(self._native, told))
+        native_spec = self._spec(*[free if entry == FREE else entry for entry in spec])
+        return self._jax.lax.with_sharding_constraint(x, self._sharding(self._native, native_spec))
 
     def spec_of(self, x: Any) -> Spec | None:
         """How an array of JAX's is divided over this mesh; None if it is not on it."""
-        found = getattr(x, "sharding", None)
-        if not isinstance(found, self._sharding) or found.mesh != self._native:
+        sharding = getattr(x, "sharding", None)
+        if not isinstance(sharding, self._sharding) or sharding.mesh != self._native:
             return None
-        return tuple(found.spec) + (None,) * (x.ndim - len(found.spec))
+        return tuple(sharding.spec) + (None,) * (x.ndim - len(sharding.spec))
 
     def hold(self, array: npt.ArrayLike, spec: Spec) -> Any:
         """Copy a whole array, which all processes have, to the mesh."""
@@ -120,5 +120,5 @@ class Placement:
         if not isinstance(value, self._jax.Array) or value.is_fully_addressable or value.is_fully_replicated:
             return np.asarray(value)
         gather = require("jax.experimental.multihost_utils", "the xla engine", "xla").process_allgather
-        found: np.ndarray[Any, Any] = self._settings.fixed(True, lambda: gather(value, tiled=True))
-        return found
+        whole: np.ndarray[Any, Any] = self._settings.fixed(True, lambda: gather(value, tiled=True))
+        return whole
