@@ -126,7 +126,7 @@ def _kind(value: np.ndarray[Any, Any]) -> str:
 def sizes_of(
     feeds: Sequence[Output],
     shapes: Sequence[tuple[int, ...]],
-    told: Callable[[Output], str] = lambda x: f"{describe(x)} was fed a value",
+    feed_text: Callable[[Output], str] = lambda x: f"{describe(x)} was fed a value",
     others: str = "feeds",
 ) -> dict[str, int]:
     """The named sizes, determined by the shapes that were fed.
@@ -134,22 +134,22 @@ def sizes_of(
     Args:
         feeds: the outputs that were fed.
         shapes: the shapes of the values.
-        told: the beginning of an error about one of them.
+        feed_text: the beginning of an error about one of them.
         others: the word for the others in errors.
     """
     binding: dict[str, int] = {}
     for x, shape in zip(feeds, shapes, strict=True):
         before = dict(binding)
         if not bind_sizes(x.shape, shape, binding):
-            known = ", ".join(f"{name} = {size}" for name, size in before.items() if not FRESH.match(name))
+            sizes = ", ".join(f"{name} = {size}" for name, size in before.items() if not FRESH.match(name))
             raise FeedError(
-                f"{told(x)} of shape {show_shape(shape)}; "
-                f"{f'other {others} say {known}' if known else 'a name stands for one size'}"
+                f"{feed_text(x)} of shape {show_shape(shape)}; "
+                f"{f'other {others} say {sizes}' if sizes else 'a name stands for one size'}"
             )
     for x, shape in zip(feeds, shapes, strict=True):
         if any(
             not isinstance(s, int) and size_value(s, binding) != n
             for s, n in zip(x.shape, shape, strict=True)
         ):
-            raise FeedError(f"{told(x)} of shape {show_shape(shape)}, where {binding} is known")
+            raise FeedError(f"{feed_text(x)} of shape {show_shape(shape)}, where {binding} is known")
     return binding

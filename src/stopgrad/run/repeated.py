@@ -51,8 +51,8 @@ def repeated_call(
     if direct is None:
         return None
     borrowed, native = np.ndarray in kinds, bool(ours)
-    left = native and not borrowed  # left on their devices, perhaps not computed yet
-    taken = engine.finished if native else engine.taken
+    stays = native and not borrowed  # left on their devices, perhaps not computed yet
+    hand_over = engine.finished if native else engine.taken
     types, alone = [*map(type, leaves)], traced.spec is None
     # The engine would convert NumPy arrays that it was not compiled for.
     dtypes, mixed = [x.dtype for x in leaves if type(x) is not float], float in kinds
@@ -64,30 +64,30 @@ def repeated_call(
         if read is None:
             if kwargs:
                 return OTHER
-            given = args
+            values = args
         else:
             try:
-                given = read(args, kwargs)
+                values = read(args, kwargs)
             except DIFFERS:
                 return OTHER
         if single:  # In a fraction of the time.
-            same = len(given) == 1 and type(x := given[0]) is kind and (not borrowed or x.dtype == dtype)
+            same = len(values) == 1 and type(x := values[0]) is kind and (not borrowed or x.dtype == dtype)
         else:
-            same = [*map(type, given)] == types
+            same = [*map(type, values)] == types
             if same and borrowed:
-                arrays = [x for x in given if type(x) is not float] if mixed else given
+                arrays = [x for x in values if type(x) is not float] if mixed else values
                 same = [*map(_DTYPE, arrays)] == dtypes
         if not same or engine.unusable is not None or default_graph() is not None:
             return OTHER
         try:
-            results = direct(*given)
+            results = direct(*values)
         except (TypeError, ValueError, FloatingPointError):
             return OTHER
         except Exception as error:
             fail(engine, traced.outputs, error)
-        if not left:
+        if not stays:
             try:
-                results = taken(results)
+                results = hand_over(results)
             except Exception as error:
                 fail(engine, traced.outputs, error)
         return results[0] if alone else rebuild(results)
