@@ -99,9 +99,9 @@ def _saturated(xp: Namespace, x: NumpyArray, limits: np.iinfo[Any]) -> Any:
     low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
     if x.size and x.min() >= low and x.max() < beyond:
         return x.astype(limits.dtype)
-    found = xp.where((x >= low) & (x < beyond), x, 0).astype(limits.dtype)
-    found = xp.where(x < low, limits.dtype.type(limits.min), found)
-    return xp.where(x >= beyond, limits.dtype.type(limits.max), found)
+    converted = xp.where((x >= low) & (x < beyond), x, 0).astype(limits.dtype)
+    converted = xp.where(x < low, limits.dtype.type(limits.min), converted)
+    return xp.where(x >= beyond, limits.dtype.type(limits.max), converted)
 
 
 @d.builds(Cast, by_type=True)

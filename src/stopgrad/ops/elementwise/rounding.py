@@ -119,8 +119,8 @@ class TruncateMod(Arithmetic):
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:
-        found = xp.fmod(x, y)
-        return xp.where(y == 0, xp.zeros((), x.dtype), found) if _whole(x) else found
+        remainder = xp.fmod(x, y)
+        return xp.where(y == 0, xp.zeros((), x.dtype), remainder) if _whole(x) else remainder
 
     samples: d.Samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()

@@ -213,8 +213,8 @@ def _counts(n: Size, axis: int, kind: TensorType, like: ArrayLike) -> Tensor:
     """How many times each element of a half spectrum occurs in the whole: twice, except at the ends."""
     k = numbers(n // 2 + 1, dtype=d.int32)
     once = logical_or(equal(k, 0), equal(k * 2, size_as(n, d.int32, like)))
-    found = cast(where(once, 1, 2), kind.dtype)
-    return reshape(found, tuple(s if i == axis else 1 for i, s in enumerate(kind.shape)))
+    counts = cast(where(once, 1, 2), kind.dtype)
+    return reshape(counts, tuple(s if i == axis else 1 for i, s in enumerate(kind.shape)))
 
 
 def _from_half(g: Output, op: Operation, n: Size, norm: str) -> Tensor:
@@ -242,10 +242,10 @@ def _size(n: Size | str | None, default: Size) -> Size:
     """The length to transform."""
     if n is None or (d.is_whole(n) and d.whole(n) == -1):
         return default
-    (found,) = d.shape_of([n])
-    if isinstance(found, int) and found < 1:
-        raise ArgumentError(f"a transform has at least one element, not {found}")
-    return found
+    (length,) = d.shape_of([n])
+    if isinstance(length, int) and length < 1:
+        raise ArgumentError(f"a transform has at least one element, not {length}")
+    return length
 
 
 def _fitted(x: ArrayLike, axis: int, size: Size) -> Tensor:
@@ -278,19 +278,19 @@ def _several(
 ) -> tuple[list[int], list[Any]]:
     """The axes, and the lengths to transform along them, None for the default."""
     ndim = d.type_of(x).ndim
-    for what, given in (("axes", axes), ("s", s)):
-        if given is not None and not isinstance(given, (Sequence, np.ndarray)):
-            raise ArgumentError(f"{what} is a list of whole numbers, such as (0, 1), not {given!r:.60}")
+    for what, value in (("axes", axes), ("s", s)):
+        if value is not None and not isinstance(value, (Sequence, np.ndarray)):
+            raise ArgumentError(f"{what} is a list of whole numbers, such as (0, 1), not {value!r:.60}")
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    found = [_one(definition, x, axis, norm) for axis in axes]
-    sizes = [None] * len(found) if s is None else list(s)
+    positions = [_one(definition, x, axis, norm) for axis in axes]
+    sizes = [None] * len(positions) if s is None else list(s)
     with d.about(definition, x):
-        if len(set(found)) < len(found):
+        if len(set(positions)) < len(positions):
             raise ShapeError(f"(C2) axes={tuple(axes)} name one twice")
-        if len(sizes) != len(found):
-            raise ArgumentError(f"s gives {len(sizes)} lengths for {len(found)} axes")
-    return found, sizes
+        if len(sizes) != len(positions):
+            raise ArgumentError(f"s gives {len(sizes)} lengths for {len(positions)} axes")
+    return positions, sizes
 
 
 # ------------------------------------------------------------------------------------- complex numbers
@@ -305,12 +305,12 @@ def _transformed(
     name: str | None,
 ) -> Tensor:
     x = _as_complex(x)
-    found, sizes = _several(Fft, x, s, axes, norm)
-    for axis, n in zip(found, sizes, strict=True):
+    positions, sizes = _several(Fft, x, s, axes, norm)
+    for axis, n in zip(positions, sizes, strict=True):
         x = _fitted(x, axis, _size(n, d.type_of(x).shape[axis]))
-    if not found:
+    if not positions:
         return identity(x, name)
-    return d.apply(Fft, (x,), (tuple(found), inverse, str(norm)), name)
+    return d.apply(Fft, (x,), (tuple(positions), inverse, str(norm)), name)
 
 
 @d.builds(Fft)
@@ -530,12 +530,14 @@ def rfftn(
                [0.+0.j, 0.+0.j]])
     """
     x = _as_real(x)
-    found, sizes = _several(Rfft, x, s, axes, norm)
-    if not found:
+    positions, sizes = _several(Rfft, x, s, axes, norm)
+    if not positions:
         raise ArgumentError("takes at least one axis")
-    if len(found) == 1:
-        return rfft(x, sizes[0], found[0], norm, name)
-    return _transformed(rfft(x, sizes[-1], found[-1], norm), sizes[:-1], found[:-1], norm, False, name)
+    if len(positions) == 1:
+        return rfft(x, sizes[0], positions[0], norm, name)
+    return _transformed(
+        rfft(x, sizes[-1], positions[-1], norm), sizes[:-1], positions[:-1], norm, False, name
+    )
 
 
 @d.guarded("irfftn")
@@ -565,9 +567,9 @@ def irfftn(
                [1., 1.]])
     """
     x = _as_complex(x)
-    found, sizes = _several(Irfft, x, s, axes, norm)
-    if not found:
+    positions, sizes = _several(Irfft, x, s, axes, norm)
+    if not positions:
         raise ArgumentError("takes at least one axis")
-    if len(found) > 1:
-        x = _transformed(x, sizes[:-1], found[:-1], norm, True, None)
-    return _to_real(x, sizes[-1], found[-1], norm, name)
+    if len(positions) > 1:
+        x = _transformed(x, sizes[:-1], positions[:-1], norm, True, None)
+    return _to_real(x, sizes[-1], positions[-1], norm, name)

@@ -104,8 +104,12 @@ class MatMul(Op):
             return xp.matmul(a, b, preferred_element_type=accumulate)
         if transpose_a and not transpose_b and xp.jax.default_backend() == "cpu":
             if _swaps(a, b):
-                made = xp.lax.dot_general(b, a, (((0,), (0,)), ((), ())), preferred_element_type=accumulate)
-                return xp.lax.optimization_barrier(made).T  # Without the barrier, XLA would swap them back.
+                swapped = xp.lax.dot_general(
+                    b, a, (((0,), (0,)), ((), ())), preferred_element_type=accumulate
+                )
+                return xp.lax.optimization_barrier(
+                    swapped
+                ).T  # Without the barrier, XLA would swap them back.
             # XLA would use another library for it, which is slower than this copy and the product together.
             a, transpose_a = xp.lax.optimization_barrier(a.T), False
         # The contracted axes are passed on without transposing: in a loop a transposed copy costs more than
@@ -217,8 +221,8 @@ def _swaps(a: Array, b: Array) -> bool:
     Figures: docs/performance.md, "Products on CPUs".
     """
     (k, m), n = a.shape, b.shape[1]
-    known = all(isinstance(size, int) for size in (k, m, n))
-    return known and a.dtype == np.float32 and k * m >= _WORTH and n * (k + m) < k * m
+    is_known = all(isinstance(size, int) for size in (k, m, n))
+    return is_known and a.dtype == np.float32 and k * m >= _WORTH and n * (k + m) < k * m
 
 
 def _gradient_a(g: Output, op: Operation) -> Tensor:
@@ -447,12 +451,12 @@ def _without_repetition(equation: str, xs: tuple[Any, ...]) -> tuple[str, tuple[
     """The same sum without the axes of size 1 that would be broadcast. Sizes are numbers here."""
     left, _, right = equation.partition("->")
     sizes = sizes_in(equation, [x.shape for x in xs])
-    terms, kept = [], []
+    terms, squeezed = [], []
     for term, x in zip(left.split(","), xs, strict=True):
         drop = tuple(i for i, label in enumerate(term) if x.shape[i] == 1 and sizes[label] != 1)
         terms.append("".join(label for i, label in enumerate(term) if i not in drop))
-        kept.append(x.squeeze(drop) if drop else x)
-    return f"{','.join(terms)}->{right}", tuple(kept)
+        squeezed.append(x.squeeze(drop) if drop else x)
+    return f"{','.join(terms)}->{right}", tuple(squeezed)
 
 
 def _einsum_gradient(g: Output, op: Operation, i: int) -> Tensor:
@@ -530,7 +534,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any, name: str | None = None) ->
     left, right = list(string.ascii_lowercase[:p]), list(string.ascii_uppercase[:q])
     for i, k in zip(met_a, met_b, strict=True):
         right[k] = left[i]
-    kept = [c for i, c in enumerate(left) if i not in met_a] + [
+    remaining = [c for i, c in enumerate(left) if i not in met_a] + [
         c for k, c in enumerate(right) if k not in met_b
     ]
-    return d.apply(Einsum, (a, b), (f"{''.join(left)},{''.join(right)}->{''.join(kept)}",), name)
+    return d.apply(Einsum, (a, b), (f"{''.join(left)},{''.join(right)}->{''.join(remaining)}",), name)

@@ -89,9 +89,9 @@ def turn(vectors: Output, g: Output) -> Tensor:
 def finite_only(xp: Namespace, function: Callable[[Any], tuple[Any, ...]], x: Array) -> tuple[Any, ...]:
     """The results of a function of matrices, with NaN for matrices that hold a NaN or an infinity."""
     bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
-    found = function(xp.where(bad, xp.zeros((), x.dtype), x))
+    results = function(xp.where(bad, xp.zeros((), x.dtype), x))
     return tuple(
-        xp.where(bad if y.ndim == x.ndim else bad[..., 0], xp.asarray(np.nan, y.dtype), y) for y in found
+        xp.where(bad if y.ndim == x.ndim else bad[..., 0], xp.asarray(np.nan, y.dtype), y) for y in results
     )
 
 

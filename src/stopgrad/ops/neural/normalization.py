@@ -229,15 +229,15 @@ def batch_normalization(
                [ 2.]])
     """
     settings = {"offset": offset, "scale": scale}
-    there = {key: value for key, value in settings.items() if value is not None}
-    x, mean, variance, epsilon, *rest = floating(x, mean, variance, variance_epsilon, *there.values())
-    given = dict(zip(there, rest, strict=True))
+    present = {key: value for key, value in settings.items() if value is not None}
+    x, mean, variance, epsilon, *rest = floating(x, mean, variance, variance_epsilon, *present.values())
+    converted = dict(zip(present, rest, strict=True))
     factor = rsqrt(add(wide(variance), wide(epsilon)))
-    if "scale" in given:
-        factor = multiply(factor, wide(given["scale"]))
+    if "scale" in converted:
+        factor = multiply(factor, wide(converted["scale"]))
     y = multiply(subtract(wide(x), wide(mean)), factor)
-    if "offset" in given:
-        y = add(y, wide(given["offset"]))
+    if "offset" in converted:
+        y = add(y, wide(converted["offset"]))
     return cast(y, d.type_of(x).dtype, name)
 
 

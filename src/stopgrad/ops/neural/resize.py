@@ -59,8 +59,8 @@ def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
     kernel = _KERNELS[method]
     assert kernel is not None
     centres = (np.arange(after)[:, None] + 0.5) * step
-    found = kernel(np.abs(np.arange(before) + 0.5 - centres) / (max(step, 1) if antialias else 1))
-    return found / found.sum(1, keepdims=True)
+    weights = kernel(np.abs(np.arange(before) + 0.5 - centres) / (max(step, 1) if antialias else 1))
+    return weights / weights.sum(1, keepdims=True)
 
 
 def _nearest(before: int, after: int) -> NumpyArray:

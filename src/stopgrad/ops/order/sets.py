@@ -192,8 +192,8 @@ def unique(
         >>> sg.unique(np.array([3.0, 1.0, 3.0]))
         Unique(y=array([3., 1.]), idx=array([0, 1, 0], dtype=int32))
     """
-    found = _unique(x, size, fill_value, True)
-    return Unique(named(found.values, name), cast(found.inverse, out_idx))
+    uniques = _unique(x, size, fill_value, True)
+    return Unique(named(uniques.values, name), cast(uniques.inverse, out_idx))
 
 
 @d.guarded("unique_with_counts")
@@ -228,9 +228,9 @@ def unique_with_counts(
         >>> sg.unique_with_counts(np.array([3.0, 1.0, 3.0])).count
         array([2, 1], dtype=int32)
     """
-    found = _unique(x, size, fill_value, True)
+    uniques = _unique(x, size, fill_value, True)
     return UniqueWithCounts(
-        named(found.values, name), cast(found.inverse, out_idx), cast(found.counts, out_idx)
+        named(uniques.values, name), cast(uniques.inverse, out_idx), cast(uniques.counts, out_idx)
     )
 
 
@@ -263,9 +263,9 @@ def unique_all(
         >>> sg.unique_all(np.array([3.0, 1.0, 3.0])).indices
         array([1, 0])
     """
-    found = _unique(x, size, fill_value, False)
-    rest = (cast(one, d.int64) for one in (found.first, found.inverse, found.counts))
-    return UniqueAll(named(found.values, name), *rest)
+    uniques = _unique(x, size, fill_value, False)
+    rest = (cast(part, d.int64) for part in (uniques.first, uniques.inverse, uniques.counts))
+    return UniqueAll(named(uniques.values, name), *rest)
 
 
 @d.guarded("unique_counts")
@@ -290,8 +290,8 @@ def unique_counts(
         >>> sg.unique_counts(np.array([3.0, 1.0, 3.0]))
         UniqueCounts(values=array([1., 3.]), counts=array([1, 2]))
     """
-    found = _unique(x, size, fill_value, False)
-    return UniqueCounts(named(found.values, name), cast(found.counts, d.int64))
+    uniques = _unique(x, size, fill_value, False)
+    return UniqueCounts(named(uniques.values, name), cast(uniques.counts, d.int64))
 
 
 @d.guarded("unique_inverse")
@@ -316,8 +316,8 @@ def unique_inverse(
         >>> sg.unique_inverse(np.array([3.0, 1.0, 3.0]))
         UniqueInverse(values=array([1., 3.]), inverse_indices=array([1, 0, 1]))
     """
-    found = _unique(x, size, fill_value, False)
-    return UniqueInverse(named(found.values, name), cast(found.inverse, d.int64))
+    uniques = _unique(x, size, fill_value, False)
+    return UniqueInverse(named(uniques.values, name), cast(uniques.inverse, d.int64))
 
 
 @d.guarded("unique_values")
@@ -398,8 +398,8 @@ def _chosen(
 ) -> Tensor:
     """The distinct values of *x*, sorted, that occur in *y*, or with *inside* False those that do not."""
     x, y = d.together(x, y, promotes=Promotion(d.is_any))
-    for one in (x, y):
-        d.check_dtype(d.type_of(one), lambda dtype: not dtype.is_complex, "booleans or real numbers")
+    for operand in (x, y):
+        d.check_dtype(d.type_of(operand), lambda dtype: not dtype.is_complex, "booleans or real numbers")
     exact = size is None
     if exact:
         if is_traced(x) or is_traced(y):
@@ -410,11 +410,13 @@ def _chosen(
     hit = _among(_sortable(groups.values), _sortable(y))
     keep = logical_and(greater(groups.counts, 0), hit if inside else logical_not(hit))
     place = places_of(keep, size)
-    found = d.apply(GatherV2, (groups.values, place), (0, 0))
+    uniques = d.apply(GatherV2, (groups.values, place), (0, 0))
     if exact:
-        return named(found, name)
-    filler = gather(found, np.zeros((), np.int32)) if fill_value is None else like(fill_value, found, "C3")
-    return convert.where(equal(place, -1), filler, found, name)
+        return named(uniques, name)
+    filler = (
+        gather(uniques, np.zeros((), np.int32)) if fill_value is None else like(fill_value, uniques, "C3")
+    )
+    return convert.where(equal(place, -1), filler, uniques, name)
 
 
 @d.guarded("setdiff1d")

@@ -353,8 +353,8 @@ def integers(
         minval, maxval = int(limits.min), int(limits.max) + 1
     if minval is None or maxval is None:
         raise ArgumentError("integers need both a minval and a maxval, or None for both")
-    given = {"minval": minval, "maxval": maxval}
-    for what, x in given.items():
+    bounds = {"minval": minval, "maxval": maxval}
+    for what, x in bounds.items():
         if not d.is_whole(x) and not d.type_of(x).dtype.is_integer:
             raise DTypeError(f"{what} is an integer, as the dtype {dtype} is, not {d.type_of(x)!r}")
     if d.is_whole(minval) and d.is_whole(maxval):
@@ -368,7 +368,7 @@ def integers(
         if beyond - least < 2**64:
             bits = floormod(bits, d.as_array(beyond - least, d.uint64))
         return add(cast(bits, dtype), d.as_array(least, dtype), name)
-    low, high = (d.as_array(d.whole(x), d.int64) if d.is_whole(x) else x for x in given.values())
+    low, high = (d.as_array(d.whole(x), d.int64) if d.is_whole(x) else x for x in bounds.values())
     bits = random_bits(drawn_shape(shape, key, minval=low, maxval=high), key, d.uint64)
     wide = [cast(x, d.uint64) for x in (low, high)]
     size = where(greater(high, low), subtract(wide[1], wide[0]), d.as_array(1, d.uint64))

@@ -69,24 +69,24 @@ Round = Callable[..., tuple[Any, Any]]
 
 def _accepted(xp: Namespace, propose: Round, pending: NumpyArray, *arrays: NumpyArray) -> Any:
     """The first accepted proposal for each pending number, with NumPy; the other elements are arbitrary."""
-    found, arrays = np.zeros(pending.shape), np.broadcast_arrays(*arrays, pending)[:-1]
+    draws, arrays = np.zeros(pending.shape), np.broadcast_arrays(*arrays, pending)[:-1]
     where_open = np.nonzero(pending)
     for step in range(ROUNDS):
         if not where_open[0].size:
             break
         proposed, fits = propose(xp, np.uint32(step), *[x[where_open] for x in arrays])
-        found[where_open] = proposed
+        draws[where_open] = proposed
         where_open = tuple([axis[~fits] for axis in where_open])
-    return found
+    return draws
 
 
 def _accepted_xla(xp: Namespace, propose: Round, pending: Array, *arrays: Array) -> Any:
     """The same with XLA, as one loop that runs until nothing is pending."""
 
     def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-        count, open_, found = state
+        count, open_, draws = state
         proposed, fits = propose(xp, count, *arrays)
-        return count + 1, open_ & ~fits, xp.where(open_, proposed, found)
+        return count + 1, open_ & ~fits, xp.where(open_, proposed, draws)
 
     goes_on = lambda state: xp.any(state[1]) & (state[0] < ROUNDS)
     start = (xp.zeros((), np.uint32), pending, xp.zeros(pending.shape, np.float64))
@@ -160,9 +160,11 @@ def _log_gamma(xp: Namespace, accepted: Callable[..., Any], key: Array, alpha: A
     sources = _sources(xp, key, alpha.shape)
     t = accepted(xp, _gamma_round, usual, *sources, d)
     boost = xp.log(_open_fraction(xp, *sources[:2], np.uint32(0), sources[2])) / shape
-    found = xp.log(d) + 3 * xp.log1p(t) + xp.where(small, boost, 0.0)
+    log_draws = xp.log(d) + 3 * xp.log1p(t) + xp.where(small, boost, 0.0)
     # For a shape of 0 the number is 0, for one of infinity it is infinite; other shapes have no distribution.
-    return xp.where(usual, found, xp.where(alpha >= 0, xp.where(alpha == 0, -math.inf, math.inf), math.nan))
+    return xp.where(
+        usual, log_draws, xp.where(alpha >= 0, xp.where(alpha == 0, -math.inf, math.inf), math.nan)
+    )
 
 
 class RandomLogGamma(FromKeys):
@@ -404,8 +406,8 @@ def _poisson(xp: Namespace, accepted: Callable[..., Any], key: Array, rate: Arra
     u = _open_fraction(xp, *sources[:2], np.uint32(0), sources[2])
     few = _counted(xp, u, xp.where(usual & (rate < _LIMIT), rate, 0.0))
     many = usual & (rate >= _LIMIT)
-    found = xp.where(many, accepted(xp, _poisson_round, many, *sources, xp.where(many, rate, _LIMIT)), few)
-    return xp.where(usual, found, xp.where(rate > 0, math.inf, math.nan))
+    draws = xp.where(many, accepted(xp, _poisson_round, many, *sources, xp.where(many, rate, _LIMIT)), few)
+    return xp.where(usual, draws, xp.where(rate > 0, math.inf, math.nan))
 
 
 class RandomPoisson(FromKeys):

@@ -117,12 +117,12 @@ def meshgrid(*args: ArrayLike, indexing: str = "xy", name: str | None = None) ->
     if indexing == "xy" and len(vectors) > 1:
         order[:2] = [1, 0]
     whole_grid = tuple(sizes[i] for i in order)
-    found = []
+    coordinates = []
     for i, x in enumerate(vectors):
         place = order.index(i)
         column = reshape(x, (sizes[i], *(1,) * (len(vectors) - 1 - place)))
-        found.append(broadcast_to(column, whole_grid, name))
-    return found
+        coordinates.append(broadcast_to(column, whole_grid, name))
+    return coordinates
 
 
 @d.guarded("sequence_mask")
@@ -296,17 +296,17 @@ def _stacked(value: Sequence[Any], wanted: DType | None) -> Tensor:
     """Nested lists with tensors among them as one tensor, the innermost lists first."""
     stack_of: list[tuple[Any, list[Any]]] = [(value, [])]
     while True:
-        given, done = stack_of[-1]
-        if len(done) == len(given):
-            made = stack(_together(done, wanted))
+        entries, done = stack_of[-1]
+        if len(done) == len(entries):
+            stacked = stack(_together(done, wanted))
             stack_of.pop()
             if not stack_of:
-                return made
-            stack_of[-1][1].append(made)
-        elif isinstance(given[len(done)], (list, tuple)):
-            stack_of.append((given[len(done)], []))
+                return stacked
+            stack_of[-1][1].append(stacked)
+        elif isinstance(entries[len(done)], (list, tuple)):
+            stack_of.append((entries[len(done)], []))
         else:
-            done.append(given[len(done)])
+            done.append(entries[len(done)])
 
 
 def _together(parts: list[Any], wanted: DType | None) -> list[Any]:

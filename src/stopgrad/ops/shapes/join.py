@@ -431,15 +431,15 @@ def pad(
 
 @d.reads_arguments
 def _pairs(paddings: Sequence[Sequence[Size]] | NumpyArray) -> tuple[Any, ...]:
-    found = []
+    pairs = []
     for pair in paddings:
         low, high = pair
         if any(isinstance(n, (int, np.integer)) and n < 0 for n in (low, high)):
             raise ShapeError(
                 f"(C2) the padding {d.show_shape((low, high))} is negative; to cut elements off, slice"
             )
-        found.append((d.shape_of([low])[0], d.shape_of([high])[0]))
-    return tuple(found)
+        pairs.append((d.shape_of([low])[0], d.shape_of([high])[0]))
+    return tuple(pairs)
 
 
 def _check_mirrored(x: TensorType, pairs: tuple[Any, ...], mode: str, skip: int) -> None:

@@ -51,15 +51,15 @@ __all__ = [
 
 
 @d.reads_arguments
-def _each(given: object, what: str) -> list[Any]:
+def _each(value: object, what: str) -> list[Any]:
     """One whole number or several, as a list."""
-    if d.is_whole(given):
-        return [d.whole(given)]
-    if isinstance(given, np.ndarray):
-        given = given.tolist()
-    if not isinstance(given, (list, tuple)):
-        raise ArgumentError(f"{what} is an integer or a list of them, not {given!r:.60}")
-    return [n if is_traced(n) else d.whole(n) for n in given]
+    if d.is_whole(value):
+        return [d.whole(value)]
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        raise ArgumentError(f"{what} is an integer or a list of them, not {value!r:.60}")
+    return [n if is_traced(n) else d.whole(n) for n in value]
 
 
 @d.guarded("roll")
@@ -168,14 +168,16 @@ def repeat(
             "each"
         )
     if counts.size == 1:
-        found = _repeated(input, int(counts.reshape(())), axis)
+        repeated = _repeated(input, int(counts.reshape(())), axis)
     else:
-        found = gather(input, np.repeat(np.arange(counts.size, dtype=np.int32), counts), axis=axis)
+        repeated = gather(input, np.repeat(np.arange(counts.size, dtype=np.int32), counts), axis=axis)
     if total_repeat_length is not None:
-        wanted, have = d.shape_of(total_repeat_length)[0], d.type_of(found).shape[axis]
-        if wanted != have:
-            found = gather(found, minimum(numbers(wanted), size_as(have - 1, d.int32, found)), axis=axis)
-    return named(found, name)
+        length, actual = d.shape_of(total_repeat_length)[0], d.type_of(repeated).shape[axis]
+        if length != actual:
+            repeated = gather(
+                repeated, minimum(numbers(length), size_as(actual - 1, d.int32, repeated)), axis=axis
+            )
+    return named(repeated, name)
 
 
 def _repeated(x: ArrayLike, count: int, axis: int) -> Tensor:

@@ -217,13 +217,13 @@ def parameter(
     _outside_of_bodies("a parameter", "make it outside and use it inside")
     value = d.joined(value)
     if isinstance(value, Output):
-        found = constant_value(value)
-        if found is None:
+        first_value = constant_value(value)
+        if first_value is None:
             raise GraphError(
                 f"Parameter: {d.describe(value)} has no value yet; give the first value as an array, or "
                 "computed from constants, and change it with sg.assign"
             )
-        value = found
+        value = first_value
     array = d.as_array(value, d.dtype_of(dtype) if dtype is not None else None)
     spec = current_spec(sharding, array.shape)
     return d.emit(Parameter, (), (Literal(np.array(array)), spec), name, graph).outputs[0]

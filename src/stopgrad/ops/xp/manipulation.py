@@ -129,8 +129,14 @@ def reshape(x: ArrayLike, /, shape: ShapeLike, copy: bool | None = None) -> Tens
                [2., 3.]])
     """
     check_copy(copy)
-    found = _reshape(x, shape)
-    return identity(found) if copy and isinstance(found, Output) else np.array(found) if copy else found
+    reshaped = _reshape(x, shape)
+    return (
+        identity(reshaped)
+        if copy and isinstance(reshaped, Output)
+        else np.array(reshaped)
+        if copy
+        else reshaped
+    )
 
 
 @standard
