@@ -23,9 +23,9 @@ def require(module: str, purpose: str, extra: str = "") -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        wanted = f"'stopgrad[{extra}]'" if extra else package
+        requirement = f"'stopgrad[{extra}]'" if extra else package
         raise EngineError(
-            f"{purpose} needs {package}, which is not installed ({error}); pip install {wanted}"
+            f"{purpose} needs {package}, which is not installed ({error}); pip install {requirement}"
         ) from None
 
 

@@ -77,14 +77,14 @@ def engine(name: str = "auto", operations: Sequence[Operation] = (), mesh: Mesh 
 def _on(mesh: Mesh, name: str) -> Engine:
     """An engine that computes on a mesh."""
     able_to = [other for other, kind in ENGINES.items() if kind.meshes]
-    wanted = able_to[0] if name == "auto" else name
-    engine(wanted)  # Raises if it is unknown, not installed or unusable.
-    if wanted not in able_to:
+    chosen = able_to[0] if name == "auto" else name
+    engine(chosen)  # Raises if it is unknown, not installed or unusable.
+    if chosen not in able_to:
         raise EngineError(
-            f"the {wanted} engine computes on one device, not on {mesh!r}; take {' or '.join(able_to)}, "
+            f"the {chosen} engine computes on one device, not on {mesh!r}; take {' or '.join(able_to)}, "
             "or leave the mesh out"
         )
-    return ENGINES[wanted].on_mesh(mesh)
+    return ENGINES[chosen].on_mesh(mesh)
 
 
 def mesh_of(mesh: object) -> Mesh | None:

@@ -158,17 +158,17 @@ class Statics:
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[tuple[int | str, Constant], ...]]:
         """The arguments with None in the place of static ones, and the static ones."""
-        taken: list[tuple[int | str, Constant]] = []
-        left = list(args)
+        constants: list[tuple[int | str, Constant]] = []
+        dynamic = list(args)
         for i in sorted(self._positions):
-            if i < len(left):
-                taken.append((i, self._constant(i, left[i])))
-                left[i] = None
+            if i < len(dynamic):
+                constants.append((i, self._constant(i, dynamic[i])))
+                dynamic[i] = None
         others = dict(kwargs)
         for name in sorted(self._names & others.keys()):
-            taken.append((name, self._constant(name, others[name])))
+            constants.append((name, self._constant(name, others[name])))
             others[name] = None
-        return tuple(left), others, tuple(taken)
+        return tuple(dynamic), others, tuple(constants)
 
     def _constant(self, which: int | str, value: object) -> Constant:
         try:
@@ -191,13 +191,13 @@ def joined(
     args: Sequence[Any], kwargs: Mapping[str, Any], static: Iterable[tuple[int | str, Constant]]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments with the static ones put back."""
-    left, others = list(args), dict(kwargs)
+    positional, others = list(args), dict(kwargs)
     for which, constant in static:
         if isinstance(which, str):
             others[which] = constant.value
         else:
-            left[which] = constant.value
-    return left, others
+            positional[which] = constant.value
+    return positional, others
 
 
 def several(argument: Any, fits: Callable[[Any], bool], what: str, name: str) -> tuple[Any, ...]:
@@ -243,13 +243,13 @@ class ByPath:
         f: Callable[..., Any],
         name: str,
         what: str,
-        said: object,
+        values: object,
         example: str,
         read: Callable[[Any], Any],
     ) -> None:
         self._name, self._what, self._example, self._read = name, what, example, read
         self._said: dict[str, Any] = {}
-        self._add("", said)
+        self._add("", values)
         parameters = parameters_of(f)
         self._roots = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
         if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -260,19 +260,19 @@ class ByPath:
                     f"function: {what} names {unknown!r}, but {name} has the parameters {listed or 'none'}"
                 )
 
-    def _add(self, before: str, said: object) -> None:
-        if not isinstance(said, Mapping):
+    def _add(self, before: str, value: object) -> None:
+        if not isinstance(value, Mapping):
             raise ArgumentError(
                 f"function: {self._what} is a dict from arguments to {self._what}, such as {self._example}, "
-                f"not {shorten(said)}"
+                f"not {shorten(value)}"
             )
-        for key, one in said.items():
+        for key, part in value.items():
             path = before + plain_path(str(key))
-            if isinstance(one, Mapping):
-                self._add(f"{path}.", one)
+            if isinstance(part, Mapping):
+                self._add(f"{path}.", part)
                 continue
             try:
-                self._said[path] = self._read(one)
+                self._said[path] = self._read(part)
             except StopgradError as error:
                 label = f"{self._what}[{path!r}] of {self._name}"
                 raise type(error)(f"function: {label}: {error.message}") from None
@@ -311,16 +311,16 @@ class Shapes(ByPath):
 
     def apply(self, signature: list[Any], paths: Sequence[str]) -> None:
         """Replace the shapes of given arrays in a signature."""
-        for i, wanted in self.positions(paths, signature, below=False).items():
+        for i, expected in self.positions(paths, signature, below=False).items():
             shape, dtype = signature[i]
-            if len(shape) != len(wanted) or any(
-                not isinstance(a, Dim) and a != b for a, b in zip(wanted, shape, strict=True)
+            if len(shape) != len(expected) or any(
+                not isinstance(a, Dim) and a != b for a, b in zip(expected, shape, strict=True)
             ):
                 raise ShapeError(
                     f"{self._name}: {paths[i]} has the shape {show_shape(shape)}, "
-                    f"and shapes= says {show_shape(wanted)}"
+                    f"and shapes= says {show_shape(expected)}"
                 )
-            signature[i] = wanted, dtype
+            signature[i] = expected, dtype
 
 
 def _shape(sizes: Any) -> Shape:

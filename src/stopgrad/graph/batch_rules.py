@@ -161,7 +161,7 @@ def _folded(op: Operation, operands: Outputs, which: Sequence[int], size: Size) 
         ]
     )
     folded = again(op, inputs, values)
-    return [reshaped(y, (size, *one.shape)) for y, one in zip(folded, op.outputs, strict=True)]
+    return [reshaped(y, (size, *original.shape)) for y, original in zip(folded, op.outputs, strict=True)]
 
 
 # ------------------------------------------------------------------------------------ shapes and parts
@@ -241,7 +241,7 @@ def MATMUL(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outp
     if batched[1] and not batched[0] and a.ndim == 2:
         return [_last_swapped(_rows_times(b if tb else _last_swapped(b), a, not ta, op))]
     rank = op.outputs[0].ndim
-    a, b = (widened(x, rank) if there else x for x, there in zip((a, b), batched, strict=True))
+    a, b = (widened(x, rank) if is_batched else x for x, is_batched in zip((a, b), batched, strict=True))
     if a.shape[-2 if ta else -1] == 1 and b.shape[-1 if tb else -2] == 1:  # an outer product
         return [build("Mul", _last_swapped(a) if ta else a, _last_swapped(b) if tb else b)]
     return again(op, (a, b))
@@ -273,7 +273,9 @@ def SOLVE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outpu
             moved(reshaped(solution, (*solution.shape[:-1], *columns.shape[last:])), solution.ndim - 1, 0)
         ]
     rank = op.outputs[0].ndim
-    return again(op, [widened(x, rank) if there else x for x, there in zip(operands, batched, strict=True)])
+    return again(
+        op, [widened(x, rank) if is_batched else x for x, is_batched in zip(operands, batched, strict=True)]
+    )
 
 
 def EINSUM(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
@@ -332,8 +334,8 @@ def _channels(x: Output) -> Output:
 
 def _from_channels(y: Output, size: Size) -> Output:
     """[..., examples · channels] as [examples, ..., channels]."""
-    each = y.shape[-1] // size if size != 0 else 0
-    return moved(reshaped(y, (*y.shape[:-1], size, each)), y.ndim - 1, 0)
+    channels = y.shape[-1] // size if size != 0 else 0
+    return moved(reshaped(y, (*y.shape[:-1], size, channels)), y.ndim - 1, 0)
 
 
 # ------------------------------------------------------------------------------------- gates and keys

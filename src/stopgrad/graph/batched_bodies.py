@@ -153,8 +153,8 @@ def _united(operations: Sequence[Operation]) -> dict[Operation, Operation]:
     for op in operations:
         if op.type == "Scan":
             groups.setdefault(scan_key(op), []).append(op)
-    wider = [(some, _wider(some)) for some in groups.values() if len(some) > 1]
-    return {op: one for some, one in wider for op in some}
+    wider = [(scans, _wider(scans)) for scans in groups.values() if len(scans) > 1]
+    return {op: united for scans, united in wider for op in scans}
 
 
 def _wider(scans: Sequence[Operation]) -> Operation:

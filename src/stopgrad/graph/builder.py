@@ -508,20 +508,20 @@ def _holding(link: Builder) -> Builder:
         return link
     frames = _frames() if link.suspends else set()
     held: list[Builder] = []  # Innermost first.
-    for one in reversed(_links()):
-        if one.frame is None or one.frame in frames:
-            inside = [i for i, other in enumerate(held) if other.frame in one.asleep]
-            held.insert(inside[-1] + 1 if inside else 0, one)
+    for block in reversed(_links()):
+        if block.frame is None or block.frame in frames:
+            inside = [i for i, other in enumerate(held) if other.frame in block.asleep]
+            held.insert(inside[-1] + 1 if inside else 0, block)
     if held == list(_around(link)):
         return link
     # Without the link itself: if it held itself, its names would be reserved until a collection.
-    made_of = [None if one is link else one for one in held]
+    made_of = [None if block is link else block for block in held]
     if link.view is None or link.view[0] != made_of:
         view = _ROOT
-        for one in reversed(held):
-            view = Builder().begin(view, one.changes, one.frame, one.asleep, one.loose)
-            if "shared" in one.changes:
-                view.origin = one.origin  # The only setting that changes inside a block.
+        for block in reversed(held):
+            view = Builder().begin(view, block.changes, block.frame, block.asleep, block.loose)
+            if "shared" in block.changes:
+                view.origin = block.origin  # The only setting that changes inside a block.
         link.view = made_of, view
     return link.view[1]
 

@@ -25,7 +25,7 @@ _KEY = re.compile(r"\w+")
 def docstring(definition: Any, families: Iterable[type]) -> str:
     """The docstring of a definition, completed from its families and its rule of inference."""
     rule = getattr(definition.infer, "document", "")
-    shared = [vars(one).get("__doc__") or "" for one in families]
+    shared = [vars(family).get("__doc__") or "" for family in families]
     if not rule and not any(":\n" in text for text in shared):
         return definition.__doc__ or ""
     variadic = (definition.variadic,) if definition.variadic else ()

@@ -131,8 +131,8 @@ def _named(
     *parameters: str,
 ) -> Callable[..., Tensor]:
     """Publish a function under its name, with TensorFlow's names for its parameters."""
-    for one in (whole, function):
-        one.__name__ = one.__qualname__ = function_name
+    for form in (whole, function):
+        form.__name__ = form.__qualname__ = function_name
     code = function.__code__
     reader = code.replace(co_varnames=(*parameters, *code.co_varnames[len(parameters) :]))
     function.__code__ = reader

@@ -347,11 +347,11 @@ class ArrayFile:
             raise GraphError(f"{self.path} holds no value of {what}; it has {self.some_names()}")
         part = self._file.get_slice(name)
         stored, shape = part.get_dtype(), tuple(part.get_shape())
-        said = self.notes.get(_DTYPE + name)
-        pairs = said == "complex128" and stored == "F64" and shape[-1:] == (2,)
-        if said is not None and not pairs:
+        noted = self.notes.get(_DTYPE + name)
+        pairs = noted == "complex128" and stored == "F64" and shape[-1:] == (2,)
+        if noted is not None and not pairs:
             raise GraphError(
-                f"{self.path} holds {stored}{show_shape(shape)} for {what}, said to be {said[:40]}"
+                f"{self.path} holds {stored}{show_shape(shape)} for {what}, said to be {noted[:40]}"
             )
         dtype = DTYPES["complex128"] if pairs else _DTYPES.get(stored)
         if dtype is None:

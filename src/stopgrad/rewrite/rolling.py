@@ -459,24 +459,24 @@ class _Loop:
     def _sink(self) -> None:
         """Compute what was left for after the loop: gradients of slices, together if they are added up."""
         for offset in sorted(self.run.sunk):
-            each = [self.op(k, offset) for k in range(self.run.times)]
-            if not self._sink_together(each):
-                for op in each:
+            sunk = [self.op(k, offset) for k in range(self.run.times)]
+            if not self._sink_together(sunk):
+                for op in sunk:
                     self.stacks.copy(op)
 
-    def _sink_together(self, each: Sequence[Operation]) -> bool:
+    def _sink_together(self, slices: Sequence[Operation]) -> bool:
         """One gradient of a slice for many adjacent ones that are added up."""
-        values = [op.outputs[0] for op in each]
+        values = [op.outputs[0] for op in slices]
         total = self._total_of_sunk(values)
-        spans = spans_together([op.spans for op in each])
-        if total is None or spans is None or each[0].definition is not StridedSliceGrad:
+        spans = spans_together([op.spans for op in slices])
+        if total is None or spans is None or slices[0].definition is not StridedSliceGrad:
             return False
-        parts = self.stacks.stack([op.inputs[0] for op in each], each[0])
+        parts = self.stacks.stack([op.inputs[0] for op in slices], slices[0])
         sunk = self.copying.add(
             StridedSliceGrad,
-            (arranged(self.copying, parts, spans, each[0]),),
-            (each[0].values[0], spans.spans),
-            each[0],
+            (arranged(self.copying, parts, spans, slices[0]),),
+            (slices[0].values[0], spans.spans),
+            slices[0],
         )
         before = self.roller.split_terms(total, frozenset(values), self.run.start)
         self.roller.terms[total][:0] = [*before, *sunk]

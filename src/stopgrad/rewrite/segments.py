@@ -121,9 +121,9 @@ class Listing:
         start, period, length = stretch
         wirings = _Part(self, start, period, length // period, _MOST_LAG + _MOST_DELAY).wirings()
         numbers: dict[_Wiring, int] = {}
-        seen = np.asarray([numbers.setdefault(wiring, len(numbers)) for wiring in wirings])
-        for lag in range(1, min(_MOST_LAG, len(seen) // least) + 1):
-            same = np.concatenate([[False], seen[lag:] == seen[:-lag], [False]])
+        labels = np.asarray([numbers.setdefault(wiring, len(numbers)) for wiring in wirings])
+        for lag in range(1, min(_MOST_LAG, len(labels) // least) + 1):
+            same = np.concatenate([[False], labels[lag:] == labels[:-lag], [False]])
             edges = np.flatnonzero(same[1:] != same[:-1])
             # The first segment's wiring differs: its carries come from before the run.
             if len(edges) and (edges[1::2] - edges[::2]).max() >= (least - 2) * lag:
@@ -169,12 +169,12 @@ class _Part:
 
     def _place_slice(self, offset: int) -> None:
         """Decide where the slices at an offset are computed, if they are not all equal."""
-        each, place, end = self._each(offset), self.listing.place, self.start + self.count * self.period
-        if all(op.values == each[0].values for op in each):
+        slices, place, end = self._each(offset), self.listing.place, self.start + self.count * self.period
+        if all(op.values == slices[0].values for op in slices):
             return
-        if all(place.get(op.inputs[0].op, -1) < self.start for op in each):
+        if all(place.get(op.inputs[0].op, -1) < self.start for op in slices):
             self.hoisted.add(offset)
-        elif all(u >= end for op in each for u in self.listing.uses.get(op.outputs[0], ())):
+        elif all(u >= end for op in slices for u in self.listing.uses.get(op.outputs[0], ())):
             self.sunk.add(offset)
         else:
             self.strict.add(offset)

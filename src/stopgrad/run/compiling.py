@@ -183,7 +183,7 @@ def _ways(engine: Engine, operations: Sequence[Operation], strict: bool, anywher
         return [Way(engine, engine.variants[-1])]
     ways = [Way(engine, variant) for variant in engine.variants]
     if anywhere:
-        others = [one for one in able(operations) if one is not engine]
+        others = [other for other in able(operations) if other is not engine]
         # Some engines take graphs with symbolic sizes, the others with known ones: they cannot be compared.
         ways += [
             Way(one, variant)
@@ -206,7 +206,7 @@ def _compile(
 ) -> Compiled:
     engine, variant = way
     spare = assigned if engine.reuses else ()
-    grows = any(one.passes for one in engine.variants)
+    grows = any(other.passes for other in engine.variants)
     form = Forming(prepared, variant.forms, variant.passes, spare, tell if grows else None)
     forms[way] = form
     count = len(prepared.inputs)

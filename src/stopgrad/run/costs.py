@@ -114,13 +114,13 @@ def _counted(body: Body, operations: Counter[str], counts: dict[Body, _Count]) -
 
 def _add_bodies(total: _Count, op: Operation, inside: Sequence[_Count]) -> None:
     if op.definition.alternatives:
-        total.add(max(inside, key=lambda one: (sum(one.flops.values()), one.bytes)))
+        total.add(max(inside, key=lambda count: (sum(count.flops.values()), count.bytes)))
         return
     times = op.definition.runs(op)
     bounded = isinstance(times, int) and times >= 0
     total.unbounded |= not bounded
-    for one in inside:
-        total.add(one, times if bounded else 1)
+    for count in inside:
+        total.add(count, times if bounded else 1)
 
 
 def _flops(op: Operation) -> int:

@@ -102,7 +102,7 @@ class Function(Generic[P, R]):
     @property
     def traces(self) -> int:
         """The number of signatures that are kept compiled; for a method, of all instances together."""
-        return sum([one.traces for one in self._instances], self._traced.cache_info().currsize)
+        return sum([function.traces for function in self._instances], self._traced.cache_info().currsize)
 
     _repr_html_: Any = Later("stopgrad.flow.shown")
 
@@ -264,8 +264,8 @@ class Function(Generic[P, R]):
     ) -> dict[int, Spec]:
         """How each array among the arguments is divided: as *shardings* says, or else as it is already."""
         traced = [i for i, s in enumerate(signature) if not isinstance(s, Constant)]
-        said = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
-        return {i: said[i] if i in said else engine.spec_of(leaves[i]) for i in traced}
+        declared = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
+        return {i: declared[i] if i in declared else engine.spec_of(leaves[i]) for i in traced}
 
     def _placed(self, array: Array, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Any:
         try:

@@ -119,7 +119,7 @@ class Report:
         head = f"{self.what}: {self.engine}, {self.variant} (compiled in {self.compiling:.2f} s)"
         if self.tried:
             head = f"{head}; {'measured before' if self.remembered else 'measured'}:"
-        return "\n".join([head, *[f"  {one}" for one in (*self.tried, *self.notes)]])
+        return "\n".join([head, *[f"  {line}" for line in (*self.tried, *self.notes)]])
 
 
 class Sample:
@@ -235,7 +235,7 @@ def remembered(graph: str, ways: Sequence[Way], tune: str) -> tuple[Way, list[Tr
     """The way that was chosen on this machine for an equal graph, and its measurements; None if none was."""
     try:
         stored = json.loads(_path(graph, ways, tune).read_text(encoding="utf-8"))
-        tried = [Tried(**one) for one in stored["tried"]]
+        tried = [Tried(**fields) for fields in stored["tried"]]
         chosen = (stored["engine"], stored["variant"])
         return next((w, tried) for w in ways if (w.engine.name, w.variant.name) == chosen)
     except (OSError, ValueError, LookupError, TypeError, StopIteration):

@@ -112,11 +112,11 @@ class Comparison:
                 return self._absent(self._missing())
         self.hosts[0] = first["host"]
         while True:  # Process 0 always finishes; if it dies, the runtime ends this process.
-            said = self._get(f"turn{self.turn}", math.inf)
-            if "complaint" in said:
-                return str(said["complaint"])
-            if said["to"] == self.index:
-                self._put(f"answer{self.turn}", self._answer(said))
+            message = self._get(f"turn{self.turn}", math.inf)
+            if "complaint" in message:
+                return str(message["complaint"])
+            if message["to"] == self.index:
+                self._put(f"answer{self.turn}", self._answer(message))
             self.turn += 1
 
     def _leave(self) -> None:
@@ -155,11 +155,11 @@ class Comparison:
     def _get(self, name: str, deadline: float) -> Any:
         """What another process writes before the deadline; None if it does not."""
         while True:
-            left = deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             with contextlib.suppress(_Late):
-                return json.loads(self._read(name, min(left, 2.0)))
+                return json.loads(self._read(name, min(remaining, 2.0)))
             self._heed_failures()
-            if left <= 0:
+            if remaining <= 0:
                 return None
 
     def _read(self, name: str, seconds: float) -> str:
@@ -236,8 +236,8 @@ class Comparison:
         self.turn += 1
         return answer["answer"]
 
-    def _answer(self, said: dict[str, Any]) -> dict[str, Any]:
-        kind, *rest = said["question"]
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        kind, *rest = message["question"]
         if kind == "length":
             return {"answer": len(self.lines)}
         if kind == "line":

@@ -70,7 +70,7 @@ def new_entry(folder: str, stem: str) -> str:
     return os.path.join(folder, f"{stem}.{max(there) + 1}" if there else stem)
 
 
-def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> FolderReader | None:
+def newest_good(folder: str, values: bool, types: Mapping[str, TensorType]) -> FolderReader | None:
     """The newest intact entry, which has been checked; None if there is none.
 
     Newer ones that are broken are skipped with a warning.
@@ -85,7 +85,7 @@ def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> 
     agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in candidates], timeout=PATIENCE)
     for entry in reversed(candidates):
         try:
-            return open_folder(entry.path, wanted)
+            return open_folder(entry.path, types)
         except BrokenError as error:
             warnings.warn(f"a checkpoint is passed over: {error.message}", stacklevel=to_user())
     return None
@@ -106,12 +106,12 @@ def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
     return writing
 
 
-def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
+def reader_of(path: AnyPath, types: Mapping[str, TensorType]) -> FolderReader:
     """Open and check an entry, or the newest intact one of a folder."""
     shown = checked_path(path)
     if os.path.exists(os.path.join(shown, NOTES)):
-        return open_folder(shown, wanted)
-    reader = newest_good(shown, bool(entries(shown, values=True)), wanted)
+        return open_folder(shown, types)
+    reader = newest_good(shown, bool(entries(shown, values=True)), types)
     if reader is None:
         raise CheckpointError(
             f"{shown} cannot be read: it is a folder without a checkpoint that is whole; give a file, "

@@ -230,9 +230,9 @@ class Writing:
             with self._explained():
                 os.makedirs(folder, exist_ok=True)
                 stack.enter_context(_only_one(folder))
-                for left in os.listdir(folder):
-                    if left.startswith(".") and left.endswith(_PART):
-                        _clear(os.path.join(folder, left))
+                for leftover in os.listdir(folder):
+                    if leftover.startswith(".") and leftover.endswith(_PART):
+                        _clear(os.path.join(folder, leftover))
                 os.makedirs(os.path.join(part, _ARRAYS))
                 os.makedirs(os.path.join(part, _PARTS))
         return part
@@ -474,9 +474,9 @@ class FolderReader:
         }
         self._files: dict[str, list[int]] = note["files"]
 
-    def compare(self, wanted: Mapping[str, TensorType]) -> None:
-        """Raise if its arrays are not those wanted, for instance because it belongs to another graph."""
-        lines = differences(self.types, wanted)
+    def compare(self, types: Mapping[str, TensorType]) -> None:
+        """Raise if its arrays are not of these names and types, for instance because it belongs to another graph."""
+        lines = differences(self.types, types)
         if lines:
             raise CheckpointError(f"{self.path} was saved from another graph:\n  " + "\n  ".join(lines))
 
@@ -542,7 +542,7 @@ class FolderReader:
         return arrays
 
 
-def open_folder(path: str, wanted: Mapping[str, TensorType]) -> FolderReader:
+def open_folder(path: str, types: Mapping[str, TensorType]) -> FolderReader:
     """Open and check a folder of these arrays. All processes succeed, or all raise.
 
     Raises:
@@ -562,7 +562,7 @@ def open_folder(path: str, wanted: Mapping[str, TensorType]) -> FolderReader:
         if isinstance(reader, BrokenError):
             raise reader
         try:
-            reader.compare(wanted)
+            reader.compare(types)
         except CheckpointError as error:
             return error
         reader.check()

@@ -111,13 +111,13 @@ def named(indices: Collection[int], hosts: Mapping[int, str]) -> str:
     return f"process{'es' if len(indices) > 1 else ''} {whole}"
 
 
-def _proof(secret: str, *said: object) -> str:
+def _proof(secret: str, *content: object) -> str:
     """What shows that whoever says this knows the secret."""
-    return hmac.digest(secret.encode(), json.dumps(said).encode(), "sha256").hex()
+    return hmac.digest(secret.encode(), json.dumps(content).encode(), "sha256").hex()
 
 
-def _proved(secret: str, proof: object, *said: object) -> bool:
-    return isinstance(proof, str) and proof.isascii() and hmac.compare_digest(proof, _proof(secret, *said))
+def _proved(secret: str, proof: object, *content: object) -> bool:
+    return isinstance(proof, str) and proof.isascii() and hmac.compare_digest(proof, _proof(secret, *content))
 
 
 # ------------------------------------------------------------------------------------------- process 0
@@ -151,8 +151,8 @@ class _Connection:
 
     def tell(self, secret: str, **message: object) -> None:
         """Send a line with its proof, unless the other side has left."""
-        said = json.dumps(message)
-        line = {"said": said, "proof": _proof(secret, "host", self.nonce, self.theirs, said)}
+        text = json.dumps(message)
+        line = {"said": text, "proof": _proof(secret, "host", self.nonce, self.theirs, text)}
         with contextlib.suppress(OSError):
             self.endpoint.settimeout(5.0)
             self.endpoint.sendall(json.dumps(line).encode() + b"\n")
@@ -190,10 +190,10 @@ class _Meeting:
 
     def _gather(self, listener: socket.socket, deadline: float) -> None:
         while len(self.present) < self.count - 1:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 raise DistributedError(self._complaint())
-            for key, _ in self.selector.select(left):
+            for key, _ in self.selector.select(remaining):
                 if key.fileobj is listener:
                     self._accept(listener)
                 elif key.fileobj.fileno() >= 0:  # type: ignore[union-attr]  # It was not dropped meanwhile.
@@ -230,10 +230,10 @@ class _Meeting:
     def _complaint(self) -> str:
         missing = self._missing()
         gone = [i for i in missing if i in self.hosts]
-        left = f"; {named(gone, self.hosts)} came, but left" if gone else ""
+        departed = f"; {named(gone, self.hosts)} came, but left" if gone else ""
         strange = f"; callers that did not know the run's secret: {self.dropped}" if self.dropped else ""
         return (
-            f"{named(missing, self.hosts)} of {self.count} did not come within {self.timeout:g} s{left}; "
+            f"{named(missing, self.hosts)} of {self.count} did not come within {self.timeout:g} s{departed}; "
             f"{named([0, *self.present], self.hosts)} did{strange}. {_LOOK}"
         )
 
@@ -346,12 +346,12 @@ class _Guest:
     def admitted(self, deadline: float) -> list[str]:
         """Wait until all processes are here, and return their hosts."""
         wait = 0.05
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining := deadline - time.monotonic()) > 0:
             try:
-                endpoint = socket.create_connection(self.place, timeout=min(left, 10.0))
+                endpoint = socket.create_connection(self.place, timeout=min(remaining, 10.0))
             except OSError as error:  # Process 0 has not started, or its name is not known yet.
                 self.why = str(error.strerror or error)
-                time.sleep(min(wait, left))
+                time.sleep(min(wait, remaining))
                 wait = min(2 * wait, 1.0)
                 continue
             with endpoint:
@@ -402,8 +402,14 @@ class _Guest:
             return None
         nonce = secrets.token_hex(16)
         proof = _proof(self.secret, "guest", theirs, nonce, self.index, self.count, self.host)
-        said = {"index": self.index, "count": self.count, "host": self.host, "nonce": nonce, "proof": proof}
-        endpoint.sendall(json.dumps(said).encode() + b"\n")
+        introduction = {
+            "index": self.index,
+            "count": self.count,
+            "host": self.host,
+            "nonce": nonce,
+            "proof": proof,
+        }
+        endpoint.sendall(json.dumps(introduction).encode() + b"\n")
         return theirs, nonce
 
     def _heard(self, line: bytes, nonces: tuple[str, str]) -> dict[str, Any] | None:

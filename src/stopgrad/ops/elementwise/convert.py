@@ -106,11 +106,11 @@ def _saturated(xp: Namespace, x: NumpyArray, limits: np.iinfo[Any]) -> Any:
 
 @d.builds(Cast, by_type=True)
 def cast(x: ArrayLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
-    wanted = d.dtype_of(dtype)
+    target = d.dtype_of(dtype)
     return (
         x
-        if hasattr(x, "dtype") and d.type_of(x).dtype is wanted and name is None
-        else d.apply(Cast, (x,), (wanted,), name)
+        if hasattr(x, "dtype") and d.type_of(x).dtype is target and name is None
+        else d.apply(Cast, (x,), (target,), name)
     )
 
 

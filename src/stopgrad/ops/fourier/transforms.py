@@ -250,12 +250,12 @@ def _size(n: Size | str | None, default: Size) -> Size:
 
 def _fitted(x: ArrayLike, axis: int, size: Size) -> Tensor:
     """*x* cut, or padded with zeros at the end, to a size along an axis."""
-    have = d.type_of(x).shape[axis]
-    if have is size or have == size:
+    before = d.type_of(x).shape[axis]
+    if before is size or before == size:
         return x
-    most = larger(have, size)
-    if most is not have and most != have:
-        around = [(0, most - have) if i == axis else (0, 0) for i, _ in enumerate(d.type_of(x).shape)]
+    most = larger(before, size)
+    if most is not before and most != before:
+        around = [(0, most - before) if i == axis else (0, 0) for i, _ in enumerate(d.type_of(x).shape)]
         x = pad(x, around)
     return x if most is size or most == size else part_of(x, axis, 0, size)
 

@@ -292,10 +292,10 @@ class CustomGradient(Op):
         """An output and an argument are connected where the argument's gradient depends on the output's."""
         body = _settle(op)
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
-        behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
+        readers = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
         # A gradient that depends on no cotangent, such as a constant, counts for every result.
-        always = frozenset(i for i, id in parts if not any(id in steps for steps in behind))
-        return [always.union([i for i, id in parts if id in steps]) for steps in behind]
+        always = frozenset(i for i, id in parts if not any(id in steps for steps in readers))
+        return [always.union([i for i, id in parts if id in steps]) for steps in readers]
 
     @classmethod
     def create(

@@ -104,10 +104,10 @@ def strided_slice(
 @d.reads_arguments
 def _index_of(bounds: Sequence[Sequence[Any]], masks: Sequence[int]) -> tuple[Any, ...]:
     """The index in brackets that begins, ends, steps and TensorFlow's masks mean."""
-    if len({len(one) for one in bounds}) > 1:
+    lengths = [len(numbers) for numbers in bounds]
+    if len(set(lengths)) > 1:
         raise ArgumentError(
-            f"begin, end and strides are of the lengths {d.show_shape([len(one) for one in bounds])}; give "
-            "one number "
+            f"begin, end and strides are of the lengths {d.show_shape(lengths)}; give one number "
             "for each slice in each of them"
         )
     for n in (*bounds[0], *bounds[1], *bounds[2]):

@@ -399,8 +399,10 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int = -1, name: str 
 
 def _repeated(x: ArrayLike, shape: Shape, other: Shape, axis: int) -> Any:
     """*x* repeated along the axes where it has size 1 and *other* has another size, except *axis*."""
-    wanted = tuple(a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True)))
-    return x if wanted == shape else broadcast_to(x, wanted)
+    repeated = tuple(
+        a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True))
+    )
+    return x if repeated == shape else broadcast_to(x, repeated)
 
 
 class ScatterAddAlongAxis(Op):

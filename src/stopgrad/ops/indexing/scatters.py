@@ -207,10 +207,10 @@ def _of_the_last(g: Output, op: Operation) -> Tensor:
     if all(isinstance(n, int) and n == 1 for n in chosen):
         return g
     count = d.product(chosen)
-    each = broadcast_to(reshape(numbers(count), chosen), indices.shape)
+    places = broadcast_to(reshape(numbers(count), chosen), indices.shape)
     nobody = fill((*op.x.shape[:axes], op.x.shape[op.axis]), np.int32(-1))
-    last = d.apply(TensorScatterMax, (nobody, indices, each), (axes, axes))
-    remains = equal(d.apply(GatherV2, (last, indices), (axes, axes)), each)
+    last = d.apply(TensorScatterMax, (nobody, indices, places), (axes, axes))
+    remains = equal(d.apply(GatherV2, (last, indices), (axes, axes)), places)
     spread = (*indices.shape[:axes], *(1,) * (op.axis - axes), *chosen, *(1,) * (op.x.ndim - op.axis - 1))
     return where(reshape(remains, spread), g, 0)
 
@@ -335,9 +335,9 @@ def _products_of_others(updates: Output, op: Operation) -> Tensor:
     places = d.apply(GatherV2, (places, by_place), (axes, axes))
     rows = d.apply(GatherV2, (reshape(first, shape), by_place), (axes, axes))
     before = _running_product(rows, begins(places, axes, False), axes, False)
-    behind = _running_product(rows, begins(places, axes, True), axes, True)
+    after = _running_product(rows, begins(places, axes, True), axes, True)
     back = argsort(by_place, axes)
-    others = d.apply(GatherV2, (multiply(before, behind), back), (axes, axes))
+    others = d.apply(GatherV2, (multiply(before, after), back), (axes, axes))
     return transpose(reshape(others, first.shape), order)
 
 

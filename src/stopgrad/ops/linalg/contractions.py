@@ -430,12 +430,13 @@ def sizes_in(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
         if len(term) != len(shape):
             raise ShapeError(f"(C2) {equation!r} has {len(term)} letters for an operand of {len(shape)} axes")
         for label, size in zip(term, shape, strict=True):
-            have = sizes.get(label, 1)
-            if have == 1 or size == 1:
-                sizes[label] = size if have == 1 else have
-            elif not d.same_size(have, size):
+            earlier = sizes.get(label, 1)
+            if earlier == 1 or size == 1:
+                sizes[label] = size if earlier == 1 else earlier
+            elif not d.same_size(earlier, size):
                 raise ShapeError(
-                    f"(C3) in {equation!r} the sizes {have} and {size} of {label!r} differ, and neither is 1"
+                    f"(C3) in {equation!r} the sizes {earlier} and {size} of {label!r} differ, and neither "
+                    "is 1"
                 )
             elif isinstance(size, int):
                 sizes[label] = size
@@ -472,14 +473,14 @@ def _einsum_gradient(g: Output, op: Operation, i: int) -> Tensor:
     sizes = sizes_in(op.equation, [v.shape for v in op.inputs])
     own = dict(zip(term, x.shape, strict=True))
     reached = set(right).union(*(t for t, _ in others))
-    wanted = "".join(
+    result = "".join(
         label for label in own if label in reached and not (own[label] == 1 and sizes[label] != 1)
     )
     dx = d.apply(
-        Einsum, (g, *(v for _, v in others)), (f"{','.join([right, *(t for t, _ in others)])}->{wanted}",)
+        Einsum, (g, *(v for _, v in others)), (f"{','.join([right, *(t for t, _ in others)])}->{result}",)
     )
-    at = dict(zip(wanted, dx.shape, strict=True))
-    dx = reshape(dx, tuple(at.get(label, 1) for label in own))
+    lengths = dict(zip(result, dx.shape, strict=True))
+    dx = reshape(dx, tuple(lengths.get(label, 1) for label in own))
     dx = broadcast_to(dx, tuple(own.values()))
     if len(own) == len(term):
         return dx

@@ -513,8 +513,8 @@ def kl_div(
         share = exp(p)
         terms = where(greater(share, 0), multiply(share, subtract(where(greater(share, 0), p, 0), q)), 0)
     else:
-        there = greater(p, 0)
-        terms = subtract(xlogy(p, p), where(there, multiply(p, where(there, q, 0)), 0))
+        positive = greater(p, 0)
+        terms = subtract(xlogy(p, p), where(positive, multiply(p, where(positive, q, 0)), 0))
     reduce = chosen(
         reduction,
         {"none": lambda t: t, "sum": reduce_sum, "mean": reduce_mean, "batchmean": _mean_of_batch},

@@ -245,11 +245,11 @@ def _scaled(
     y: Tensor, scale: ArrayLike | None, offset: ArrayLike | None, axis: int, name: str | None
 ) -> Tensor:
     """A tensor times the scales of the channels along an axis, plus their offsets."""
-    behind = d.type_of(y).ndim - axis - 1
+    trailing = d.type_of(y).ndim - axis - 1
     for setting, function in ((scale, multiply), (offset, add)):
         if setting is not None:
             shape = d.type_of(setting).shape
-            y = function(y, reshape(setting, (*shape, *(1,) * behind)) if len(shape) == 1 else setting)
+            y = function(y, reshape(setting, (*shape, *(1,) * trailing)) if len(shape) == 1 else setting)
     return cast(y, d.type_of(y).dtype, name)
 
 
@@ -483,11 +483,11 @@ def bias_add(
         >>> sg.bias_add(np.zeros((1, 2)), np.array([1.0, 2.0]))
         array([[1., 2.]])
     """
-    kind, one = d.type_of(value), d.type_of(bias)
+    kind, bias_type = d.type_of(value), d.type_of(bias)
     word = "C" if data_format is None else data_format
     if not isinstance(word, str) or not (word.startswith("NC") or word.endswith("C")):
         raise ArgumentError(f"data_format={data_format!r} is unknown; take 'NHWC' or 'NCHW'")
     place = 1 if word.startswith("NC") else kind.ndim - 1
-    if one.ndim != 1 or kind.ndim < 2 or not d.same_size(one.shape[0], kind.shape[place]):
-        raise ShapeError(f"takes [batch, ..., channels] and [channels], not {kind!r} and {one!r}")
-    return add(value, reshape(bias, (one.shape[0], *(1,) * (kind.ndim - place - 1))), name)
+    if bias_type.ndim != 1 or kind.ndim < 2 or not d.same_size(bias_type.shape[0], kind.shape[place]):
+        raise ShapeError(f"takes [batch, ..., channels] and [channels], not {kind!r} and {bias_type!r}")
+    return add(value, reshape(bias, (bias_type.shape[0], *(1,) * (kind.ndim - place - 1))), name)

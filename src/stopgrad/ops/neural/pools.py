@@ -309,12 +309,12 @@ def _adapted(
     equally many elements.
     """
     axes = _spatial(what, x, data_format)
-    wanted = [output_size] * len(axes) if d.is_whole(output_size) else list(output_size)
-    if len(wanted) != len(axes):
+    sizes = [output_size] * len(axes) if d.is_whole(output_size) else list(output_size)
+    if len(sizes) != len(axes):
         raise ShapeError(
             f"{what}: output_size={output_size!r} must be a number, or one for each of {len(axes)} axes"
         )
-    for axis, count in zip(axes, wanted, strict=True):
+    for axis, count in zip(axes, sizes, strict=True):
         size = d.type_of(x).shape[axis]
         if count is None:
             continue

@@ -264,10 +264,14 @@ def number_of_groups(groups: int | None, channels: Size, filters: Shape) -> int:
     """The number of groups: the user's, or else that which the numbers of channels imply."""
     if groups is not None:
         return d.whole(groups)
-    each = filters[-2] if len(filters) >= 2 else 1
+    per_group = filters[-2] if len(filters) >= 2 else 1
     return (
-        channels // each
-        if isinstance(channels, int) and isinstance(each, int) and each and channels % each == 0 and channels
+        channels // per_group
+        if isinstance(channels, int)
+        and isinstance(per_group, int)
+        and per_group
+        and channels % per_group == 0
+        and channels
         else 1
     )
 
@@ -293,8 +297,8 @@ def columns(
 
 def matrices(xp: Namespace, filters: Array, groups: int) -> Any:
     """Filters as a matrix for each group: [groups, ksize · channels in, channels out]."""
-    rows, each = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
-    return xp.moveaxis(filters.reshape(rows, groups, each), 1, 0)
+    rows, per_group = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
+    return xp.moveaxis(filters.reshape(rows, groups, per_group), 1, 0)
 
 
 def by_group(xp: Namespace, g: Array, groups: int) -> Any:

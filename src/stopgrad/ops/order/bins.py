@@ -300,12 +300,12 @@ def confusion_matrix(
     kinds = [d.type_of(actual), d.type_of(predicted)]
     for kind in kinds:
         d.check_dtype(kind, d.is_integer, "integers as classes")
-    each = (
+    weight = (
         fill(kinds[0].shape, np.ones((), d.dtype_of(dtype).numpy))
         if weights is None
         else cast(tensor(weights), dtype)
     )
-    kinds.append(d.type_of(each))
+    kinds.append(d.type_of(weight))
     if any(kind.ndim != 1 or not d.same_shape(kind.shape, kinds[0].shape) for kind in kinds):
         raise ShapeError(f"(C3) labels, predictions and weights must be vectors of one length, not {kinds}")
     if num_classes is not None:
@@ -313,17 +313,17 @@ def confusion_matrix(
     elif is_traced(actual) or is_traced(predicted):
         raise needs_size("(C2) the number of classes", "num_classes=")
     else:
-        count = max([int(one.max()) + 1 for one in (actual, predicted) if one.size], default=0)
-    at = raveled([_not_from_end(actual), _not_from_end(predicted)], (count, count))
-    empty = zeros((count * count,), d.type_of(each).dtype)
-    return reshape(d.apply(TensorScatterAdd, (empty, at, each), (0, 0)), (count, count), name)
+        count = max([int(classes.max()) + 1 for classes in (actual, predicted) if classes.size], default=0)
+    cells = raveled([_not_from_end(actual), _not_from_end(predicted)], (count, count))
+    empty = zeros((count * count,), d.type_of(weight).dtype)
+    return reshape(d.apply(TensorScatterAdd, (empty, cells, weight), (0, 0)), (count, count), name)
 
 
-def _not_from_end(at: ArrayLike) -> Tensor:
+def _not_from_end(labels: ArrayLike) -> Tensor:
     """Indices in which negative ones become out of range, instead of counting from the end."""
-    if d.type_of(at).dtype.name.startswith("u"):
-        return at
-    return where(less(at, 0), np.int32(2**31 - 1), cast(at, d.int32))
+    if d.type_of(labels).dtype.name.startswith("u"):
+        return labels
+    return where(less(labels, 0), np.int32(2**31 - 1), cast(labels, d.int32))
 
 
 @d.guarded("histogram_fixed_width_bins")
@@ -394,5 +394,5 @@ def histogram_fixed_width(
         >>> sg.histogram_fixed_width(np.array([-1.0, 0.0, 1.5, 2.0, 5.0, 15.0]), [0.0, 5.0], nbins=5)
         array([2, 1, 1, 0, 2], dtype=int32)
     """
-    at = histogram_fixed_width_bins(values, value_range, nbins)
-    return bincount(at, dtype=dtype, size=d.whole(nbins), name=name)
+    bins = histogram_fixed_width_bins(values, value_range, nbins)
+    return bincount(bins, dtype=dtype, size=d.whole(nbins), name=name)

@@ -128,7 +128,7 @@ def _by_appearance(groups: _Groups) -> _Groups:
     n = d.type_of(groups.values).shape[0]
     order = argsort(convert.where(equal(groups.counts, 0), size_as(n, d.int32, groups.first), groups.first))
     place = put(fill((n,), np.int32(0)), order, numbers(n))
-    values, first, counts = (gather(one, order) for one in (groups.values, groups.first, groups.counts))
+    values, first, counts = (gather(part, order) for part in (groups.values, groups.first, groups.counts))
     return _Groups(values, first, gather(place, groups.inverse), counts)
 
 
@@ -148,7 +148,7 @@ def _unique(
     groups = _by_appearance(groups) if by_appearance else groups
     place = numbers(count)
     values, first, counts = (
-        d.apply(GatherV2, (one, place), (0, 0)) for one in (groups.values, groups.first, groups.counts)
+        d.apply(GatherV2, (part, place), (0, 0)) for part in (groups.values, groups.first, groups.counts)
     )
     if exact and fill_value is None:
         return _Groups(values, first, reshape(groups.inverse, kind.shape), counts)
@@ -372,8 +372,8 @@ def isin(
     """
     d.flag(assume_unique, "assume_unique")
     x, among = d.together(x1, x2, promotes=Promotion(d.is_any))
-    for one in (x, among):
-        d.check_dtype(d.type_of(one), lambda dtype: not dtype.is_complex, "booleans or real numbers")
+    for operand in (x, among):
+        d.check_dtype(d.type_of(operand), lambda dtype: not dtype.is_complex, "booleans or real numbers")
     hit = _among(_sortable(x), _sortable(among))
     return logical_not(hit, name) if d.flag(invert, "invert") else named(hit, name)
 
@@ -384,8 +384,8 @@ def _among(x: ArrayLike, among: ArrayLike) -> Tensor:
     if isinstance(count, int) and count == 0:
         return fill(d.type_of(x).shape, np.zeros((), np.bool_))
     ordered = sort(reshape(among, (count,)))
-    at = minimum(searchsorted(ordered, x), size_as(count - 1, d.int32, ordered))
-    return equal(d.apply(GatherV2, (ordered, at), (0, 0)), x)
+    places = minimum(searchsorted(ordered, x), size_as(count - 1, d.int32, ordered))
+    return equal(d.apply(GatherV2, (ordered, places), (0, 0)), x)
 
 
 def _chosen(
@@ -520,6 +520,6 @@ def union1d(
     """
     both: list[Any] = d.together(x, y, promotes=Promotion(d.is_any))
     if size is None and not any(map(is_traced, both)):
-        size = np.unique(np.concatenate([np.ravel(one) for one in both]), equal_nan=False).size
-    flat = concat([reshape(one, (d.product(d.type_of(one).shape),)) for one in both], 0)
+        size = np.unique(np.concatenate([np.ravel(operand) for operand in both]), equal_nan=False).size
+    flat = concat([reshape(operand, (d.product(d.type_of(operand).shape),)) for operand in both], 0)
     return named(_unique(flat, size, fill_value, False).values, name)

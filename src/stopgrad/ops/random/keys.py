@@ -132,9 +132,9 @@ def keyed(what: str, order: str = "", **defaults: object) -> Callable[[F], F]:
             if "seed" in kwargs:
                 raise ArgumentError(f"{what}: takes a key in the place of a seed: key=sg.random_key(seed)")
             if names and args and is_key(args[0]) and "key" not in kwargs and not any(map(is_key, args[1:])):
-                key, *behind = args
-                named = dict(zip(names, behind, strict=False))
-                if len(behind) > len(names) or not named.keys().isdisjoint(kwargs):
+                key, *rest = args
+                named = dict(zip(names, rest, strict=False))
+                if len(rest) > len(names) or not named.keys().isdisjoint(kwargs):
                     raise ArgumentError(f"{what}: behind a key come {', '.join(names)}, once each")
                 return public(key=key, **defaults | named | kwargs)
             return public(*args, **kwargs)

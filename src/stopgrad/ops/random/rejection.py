@@ -238,8 +238,8 @@ def implicit_log_gamma(draw: ArrayLike, alpha: ArrayLike, name: str | None = Non
 
 def _log_draw(shape: Shape, key: ArrayLike, alpha: ArrayLike) -> Tensor:
     """The logarithms of gamma numbers of a shape, as float64, with their implicit gradient."""
-    each = broadcast_to(cast(alpha, d.float64), shape)
-    return implicit_log_gamma(random_log_gamma(key, each), each)
+    shapes = broadcast_to(cast(alpha, d.float64), shape)
+    return implicit_log_gamma(random_log_gamma(key, shapes), shapes)
 
 
 @keyed("random_gamma", "alpha shape dtype", shape=None)
@@ -274,10 +274,10 @@ def random_gamma(
         >>> sg.random_gamma([10000], sg.random_key(0), 3.0, 2.0).mean().round(1)
         np.float32(1.5)
     """
-    wanted, (a, b) = parameters(dtype, alpha=alpha, beta=1.0 if beta is None else beta)
+    target, (a, b) = parameters(dtype, alpha=alpha, beta=1.0 if beta is None else beta)
     sizes = drawn_shape(shape, key, alpha=a, beta=b)
     drawn = exp(_log_draw(sizes, key, a))
-    return cast(drawn if beta is None else divide(drawn, cast(b, d.float64)), wanted, name)
+    return cast(drawn if beta is None else divide(drawn, cast(b, d.float64)), target, name)
 
 
 @keyed("random_beta", "alpha beta shape dtype", shape=None)
@@ -310,11 +310,11 @@ def random_beta(
         >>> sg.random_beta([10000], sg.random_key(0), 3.0, 2.0).mean().round(1)
         np.float32(0.6)
     """
-    wanted, (a, b) = parameters(dtype, alpha=alpha, beta=beta)
+    target, (a, b) = parameters(dtype, alpha=alpha, beta=beta)
     sizes = drawn_shape(shape, key, alpha=a, beta=b)
     keys = random_split(key)
     first, second = _log_draw(sizes, keys[0], a), _log_draw(sizes, keys[1], b)
-    return cast(sigmoid(subtract(first, second)), wanted, name)
+    return cast(sigmoid(subtract(first, second)), target, name)
 
 
 @keyed("random_dirichlet", "alpha shape dtype", shape=None)
@@ -346,12 +346,12 @@ def random_dirichlet(
         >>> sg.random_dirichlet([2], sg.random_key(0), [1.0, 2.0, 3.0]).sum(-1)
         array([1., 1.], dtype=float32)
     """
-    wanted, (a,) = parameters(dtype, alpha=alpha)
+    target, (a,) = parameters(dtype, alpha=alpha)
     if not d.type_of(a).ndim:
         raise ShapeError("alpha holds the parameters of a distribution along its last axis; it has no axis")
     *front, last = d.type_of(a).shape
     sizes = drawn_shape(shape, key, alpha=tuple(front))
-    return cast(softmax(_log_draw((*sizes, last), key, a)), wanted, name)
+    return cast(softmax(_log_draw((*sizes, last), key, a)), target, name)
 
 
 # ---------------------------------------------------------------------------------------------- Poisson
@@ -466,12 +466,12 @@ def random_poisson(
         >>> sg.random_poisson([10000], sg.random_key(0), 3.0).mean().round(1)
         np.float64(3.0)
     """
-    wanted = d.dtype_of(dtype)
-    if not (wanted.is_integer or wanted.is_floating):
-        raise DTypeError(f"the dtype of counts is one of integers or floating-point numbers, not {wanted}")
+    target = d.dtype_of(dtype)
+    if not (target.is_integer or target.is_floating):
+        raise DTypeError(f"the dtype of counts is one of integers or floating-point numbers, not {target}")
     _, (rate,) = parameters(None, lam=lam)
     sizes = drawn_shape(shape, key, lam=rate)
     counts = _counts(key, broadcast_to(cast(rate, d.float64), sizes))
-    if wanted.is_integer:
+    if target.is_integer:
         counts = where(is_nan(counts), d.as_array(-1, d.float64), counts)
-    return cast(counts, wanted, name)
+    return cast(counts, target, name)

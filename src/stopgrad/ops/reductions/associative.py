@@ -87,11 +87,11 @@ def _scanned(
         size = pairs
     for whole, count in reversed(levels):
         odd = rows  # The results at positions 1, 3, 5, …
-        behind = (count - 1) // 2
+        inner = (count - 1) // 2
         first = [part_of(x, a, 0, 1) for x, a in zip(whole, axes, strict=True)]
-        if behind:
-            before = [part_of(x, a, 0, behind) for x, a in zip(odd, axes, strict=True)]
-            even = both(before, _every_second(whole, axes, 2, behind))
+        if inner:
+            before = [part_of(x, a, 0, inner) for x, a in zip(odd, axes, strict=True)]
+            even = both(before, _every_second(whole, axes, 2, inner))
             even = [concat([x, y], a) for x, y, a in zip(first, even, axes, strict=True)]
         else:
             even = first

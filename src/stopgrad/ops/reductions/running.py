@@ -146,10 +146,10 @@ def _cumprod_gradient(g: Output, op: Operation) -> Tensor:
     """
     x, back = conj(op.x), not op.reverse
     if op.exclusive:
-        behind = shifted(linear_recurrence(x, g, op.axis, back), op.axis, back)
+        following = shifted(linear_recurrence(x, g, op.axis, back), op.axis, back)
     else:
-        behind = linear_recurrence(shifted(x, op.axis, back), g, op.axis, back)
-    return cumprod(x, op.axis, exclusive=True, reverse=op.reverse) * behind
+        following = linear_recurrence(shifted(x, op.axis, back), g, op.axis, back)
+    return cumprod(x, op.axis, exclusive=True, reverse=op.reverse) * following
 
 
 # ------------------------------------------------------------------------------------------------ extremes

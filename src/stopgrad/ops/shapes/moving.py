@@ -98,21 +98,21 @@ def roll(
         shifts *= len(axes)
     if len(shifts) != len(axes):
         raise ShapeError(f"(C1) {len(shifts)} shifts for {len(axes)} axes; give one for each, or one for all")
-    for by, position in zip(shifts, axes, strict=True):
-        input = _rolled(input, by, position)
+    for amount, position in zip(shifts, axes, strict=True):
+        input = _rolled(input, amount, position)
     return named(input, name)
 
 
-def _rolled(x: ArrayLike, by: ArrayLike, axis: int) -> Tensor:
+def _rolled(x: ArrayLike, shift: ArrayLike, axis: int) -> Tensor:
     size = d.type_of(x).shape[axis]
-    if isinstance(by, int) and isinstance(size, int):
-        low = -by % max(size, 1)
+    if isinstance(shift, int) and isinstance(size, int):
+        low = -shift % max(size, 1)
         return (
             concat([part_of(x, axis, low, size - low), part_of(x, axis, 0, low)], axis) if low else tensor(x)
         )
     number = size_as(size, d.int32, x)
-    by = cast(by, d.int32) if is_traced(by) else by
-    return gather(x, floormod(subtract(numbers(size), by), number), axis=axis)
+    shift = cast(shift, d.int32) if is_traced(shift) else shift
+    return gather(x, floormod(subtract(numbers(size), shift), number), axis=axis)
 
 
 @d.guarded("repeat")
@@ -195,9 +195,9 @@ def _repeated_by(
     if length is None:
         raise needs_size("(C3) the size of the repeated axis", "total_repeat_length=")
     size, count = d.type_of(x).shape[axis], d.shape_of(length)[0]
-    each = broadcast_to(cast(repeats, d.int32), (size,))
-    at = searchsorted(cumsum(each), numbers(count), "right")
-    return gather(x, minimum(at, size_as(size - 1, d.int32, x)), axis=axis, name=name)
+    counts = broadcast_to(cast(repeats, d.int32), (size,))
+    sources = searchsorted(cumsum(counts), numbers(count), "right")
+    return gather(x, minimum(sources, size_as(size - 1, d.int32, x)), axis=axis, name=name)
 
 
 @d.guarded("flip")
@@ -377,8 +377,10 @@ def diff(
     parts = [part for part in (prepend, a, append) if part is not None]
     if len(parts) > 1:
         parts = list(d.together(*parts, promotes=Promotion(d.is_any)))
-        one = (*kind.shape[:axis], 1, *kind.shape[axis + 1 :])
-        a = concat([broadcast_to(part, one) if not d.type_of(part).ndim else part for part in parts], axis)
+        slice_shape = (*kind.shape[:axis], 1, *kind.shape[axis + 1 :])
+        a = concat(
+            [broadcast_to(part, slice_shape) if not d.type_of(part).ndim else part for part in parts], axis
+        )
     a = tensor(a)
     for _ in np.arange(times):
         size = d.type_of(a).shape[axis]
@@ -443,8 +445,8 @@ def unravel_index(indices: ArrayLike, dims: Sequence[int], name: str | None = No
     sizes = tuple(map(d.whole, dims))
     parts = []
     for i, size in enumerate(sizes):
-        behind = math.prod(sizes[i + 1 :])
-        parts.append(floormod(floor_div(indices, max(behind, 1)), max(size, 1)))
+        stride = math.prod(sizes[i + 1 :])
+        parts.append(floormod(floor_div(indices, max(stride, 1)), max(size, 1)))
     return stack(parts, 0, name)
 
 

@@ -81,9 +81,9 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, copy: Any = True, device: str | No
         array([ 1, -1], dtype=int32)
     """
     check_device(device)
-    wanted, again = d.dtype_of(dtype), d.flag(copy, "copy")
-    if d.type_of(x).dtype is not wanted:
-        return cast(x, wanted)
+    target, again = d.dtype_of(dtype), d.flag(copy, "copy")
+    if d.type_of(x).dtype is not target:
+        return cast(x, target)
     return np.array(x) if again and isinstance(x, np.ndarray) else identity(x) if again else x
 
 

@@ -46,16 +46,16 @@ def without(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ArgumentError: one of them has another value.
     """
-    left = {}
+    others = {}
     for key, value in kwargs.items():
         if key not in _AT_DEFAULT:
-            left[key] = value
+            others[key] = value
             continue
         harmless, cure = _AT_DEFAULT[key]
         text = isinstance(value, str)
-        if not any([value is one or (text and value == one) for one in harmless]):  # noqa: C419
+        if not any([value is default or (text and value == default) for default in harmless]):  # noqa: C419
             raise ArgumentError(f"np.{name}: {key}= cannot be had on outputs; {cure.format(name=name)}")
-    return left
+    return others
 
 
 def form(function: F) -> F:

@@ -174,8 +174,8 @@ class Contraction(Maker):
         """The product's factors, and the reciprocals of its divisors."""
         factors = [self.operand(y) for y in self.what.factors]
         if self.what.divisors:
-            one = self.constant(1.0, self.dtype)
-            factors += [self.make(RealDiv, one, self.operand(y)) for y in self.what.divisors]
+            unit = self.constant(1.0, self.dtype)
+            factors += [self.make(RealDiv, unit, self.operand(y)) for y in self.what.divisors]
         return factors
 
     def centred(self, a: Output, b: Output) -> tuple[Output, Output]:
@@ -192,9 +192,9 @@ class Contraction(Maker):
     def __call__(self, factors: Iterable[Output]) -> Output | None:
         """The sum of the product; None if products of matrices cannot compute it."""
         factors = list(factors)
-        there = frozenset[int]().union(*[self.what.axes_of(x) for x in factors])
+        covered = frozenset[int]().union(*[self.what.axes_of(x) for x in factors])
         total = self._sum(factors)
-        repeated = count_of(self.what.type.shape[i] for i in self.summed - there)
+        repeated = count_of(self.what.type.shape[i] for i in self.summed - covered)
         return None if total is None else self.scalar(total, repeated)
 
     def _sum(self, factors: Iterable[Output]) -> Output | None:
@@ -268,13 +268,13 @@ class Contraction(Maker):
 
     def finished(self, x: Output) -> Output:
         """A result with the type of the operation that it replaces."""
-        wanted = self.like.outputs[0].type
-        if x.dtype is not wanted.dtype:
-            x = self.make(Cast, x, values=(wanted.dtype,))
+        expected = self.like.outputs[0].type
+        if x.dtype is not expected.dtype:
+            x = self.make(Cast, x, values=(expected.dtype,))
         whole = tuple([self.what.type.shape[i] for i in self.staying])
         if x.shape != whole:
             x = self.make(BroadcastTo, x, values=(whole,))
-        return self.reshape(x, wanted.shape)
+        return self.reshape(x, expected.shape)
 
 
 @only(Mean, Sum)

@@ -89,8 +89,8 @@ def _taken(make: Maker, x: Output, labels: Output, axis: int, depth: int) -> Out
         logits = inputs[0]
         top = make.make(Max, logits, values=((axis,), True))
         total = make.make(Sum, make.make(Exp, make.make(Sub, logits, top)), values=((axis,), True))
-        one = make.make(Sub, _taken(make, logits, labels, axis, depth - 1), top)
-        return make.make(Sub, one, make.make(Log, total))
+        shifted = make.make(Sub, _taken(make, logits, labels, axis, depth - 1), top)
+        return make.make(Sub, shifted, make.make(Log, total))
     whole = [y.type is x.type or y.ndim == 0 or (y.ndim == x.ndim and y.shape[axis] == 1) for y in inputs]
     if not depth or definition not in _BEFORE or definition is LogSoftmax or not all(whole):
         return make.make(TakeAlongAxis, x, labels, values=(axis,))

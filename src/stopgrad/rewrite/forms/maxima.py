@@ -30,14 +30,14 @@ def is_zero(at: Rewriting, x: Output, axes: Axes) -> bool:
     terms = _terms(at, x, axes)
     if terms is None:
         return False
-    left: list[Factor] = []
+    unmatched: list[Factor] = []
     for term in terms:
-        opposite = next((other for other in left if term.opposes(other)), None)
+        opposite = next((other for other in unmatched if term.opposes(other)), None)
         if opposite is None:
-            left.append(term)
+            unmatched.append(term)
         else:
-            left = [other for other in left if other is not opposite]
-    return not left
+            unmatched = [other for other in unmatched if other is not opposite]
+    return not unmatched
 
 
 def _terms(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:

@@ -88,10 +88,10 @@ def _as_quotient(at: Rewriting, x: Output, axes: Axes) -> Output | None:
 
 def _exp(at: Rewriting) -> Output | None:
     """exp(log_softmax x), which is in the gradient of a log-softmax."""
-    of = at.inputs[0].op
-    if of.definition is not LogSoftmax:
+    softmax = at.inputs[0].op
+    if softmax.definition is not LogSoftmax:
         return None
-    return _as_quotient(at, of.inputs[0], of.values[0])
+    return _as_quotient(at, softmax.inputs[0], softmax.values[0])
 
 
 def _root(at: Rewriting) -> Output | None:

@@ -87,9 +87,9 @@ class _Loop:
         self.operations = self.body.operations()
         self.parameters = set(self.body.inputs)
         self.users: dict[Output, list[Operation]] = {}
-        for one in self.operations:
-            for x in one.inputs:
-                self.users.setdefault(x, []).append(one)
+        for step in self.operations:
+            for x in step.inputs:
+                self.users.setdefault(x, []).append(step)
         self.returns = Counter(self.body.outputs)
         self.fixed = [j for j in range(op.carries) if self.body.outputs[j] is self.body.inputs[j]]
         self.kind = self._kinds()
@@ -108,9 +108,9 @@ class _Loop:
                 kinds[x] = ONCE if i in self.fixed else CARRIED
             else:
                 kinds[x] = EACH if i < op.carries + op.sequences else ONCE
-        for one in self.operations:
-            kind = CARRIED if one.definition.stateful else max([kinds[x] for x in one.inputs], default=ONCE)
-            kinds.update((y, kind) for y in one.outputs)
+        for step in self.operations:
+            kind = CARRIED if step.definition.stateful else max([kinds[x] for x in step.inputs], default=ONCE)
+            kinds.update((y, kind) for y in step.outputs)
         return kinds
 
     def kind_of(self, op: Operation) -> int:
@@ -193,7 +193,7 @@ class _Plan:
         for op in loop.operations:
             if loop.kind_of(op) == EACH and (op in factors or (_is_product(loop, op) and _pays(op))):
                 more = self._sources(op)
-                cost = loop.at_all_steps(y for one in more for y in one.outputs)
+                cost = loop.at_all_steps(y for source in more for y in source.outputs)
                 if cost <= room and all(map(_movable, more)):
                     room -= cost
                     self.before |= more
@@ -415,22 +415,22 @@ class _Moving:
 
     def _at_all_steps(self, body: Body, operands: Sequence[Output]) -> None:
         flags = [x in self.stacked for x in body.inputs]
-        wanted = [True] * len(body.outputs)
-        batched, _ = batched_body(body, flags, self.loop.length, wanted)
+        all_batched = [True] * len(body.outputs)
+        batched, _ = batched_body(body, flags, self.loop.length, all_batched)
         stacks = self.copying.inline(batched.results, dict(zip(batched.inputs, operands, strict=True)))
         self.stacked.update(zip(body.results, stacks, strict=True))
 
     def _handed_out(self) -> list[Output]:
         """What the steps return: results, and what is needed at the end."""
         plan = self.plan
-        wanted = [y for y in self.loop.body.outputs[self.op.carries :] if y is not None]
+        results = [y for y in self.loop.body.outputs[self.op.carries :] if y is not None]
         for op in self.loop.operations:
-            wanted += op.inputs if op in plan.after else ()
+            results += op.inputs if op in plan.after else ()
         for term in self._all_terms():
-            wanted += term.parts
+            results += term.parts
         return [
             y
-            for y in dict.fromkeys(wanted)
+            for y in dict.fromkeys(results)
             if y not in self.stacked
             and (self.loop.kind[y] != ONCE or self.loop.returns[y])
             and (y.op not in plan.after or y in self.loop.parameters)
@@ -478,15 +478,15 @@ class _Moving:
         unknown = [x for x in read if x not in self.stacked and x not in self.once]
         self.once.update(zip(unknown, self.copying.inline(unknown, self.once), strict=True))
         ends = {x for term in self._all_terms() for x in term.parts}
-        wanted = [y for y in computed if self.loop.returns[y] or y in ends]
-        cut = rewrite(wanted, list(read))
+        returned = [y for y in computed if self.loop.returns[y] or y in ends]
+        cut = rewrite(returned, list(read))
         flags = [x in self.stacked for x in read]
         batched, _ = batched_body(
-            Body(cut.graph, cut.inputs, cut.outputs), flags, self.loop.length, [True] * len(wanted)
+            Body(cut.graph, cut.inputs, cut.outputs), flags, self.loop.length, [True] * len(returned)
         )
         operands = [self.stacked[x] if x in self.stacked else self.once[x] for x in read]
         stacks = self.copying.inline(batched.results, dict(zip(batched.inputs, operands, strict=True)))
-        self.stacked.update(zip(wanted, stacks, strict=True))
+        self.stacked.update(zip(returned, stacks, strict=True))
 
     def _sum(self, total: Output, terms: Sequence[_Term]) -> Output:
         """A first value plus the terms of all steps."""

@@ -34,8 +34,8 @@ def SCAN(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly
     """One scan for all examples; carries and slices that differ between examples are batched."""
     first, last = op.carries, op.carries + op.sequences
     flags = _carried(op.body, first, batched, size)
-    wanted = [*flags[:first], *[False] * (len(op.body.outputs) - first)]
-    body, which = batched_body(op.body, flags, size, wanted)
+    batched_carries = [*flags[:first], *[False] * (len(op.body.outputs) - first)]
+    body, which = batched_body(op.body, flags, size, batched_carries)
     inputs = _started(operands, batched, flags, size)
     inputs[first:last] = [
         moved(x, 0, 1) if b else x for x, b in zip(inputs[first:last], batched[first:last], strict=True)

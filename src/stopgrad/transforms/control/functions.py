@@ -48,8 +48,8 @@ class Traced:
     def body(self, captures: Sequence[Output] | None = None) -> Body:
         """The body, with parameters for *captures*, by default its own captures, after its own parameters."""
         graph, own = self.trace.graph, self.trace.captures
-        wanted = own if captures is None else captures
-        extra = [own[x] if x in own else d.parameter_of(graph, x.type, x.op) for x in wanted]
+        captured = own if captures is None else captures
+        extra = [own[x] if x in own else d.parameter_of(graph, x.type, x.op) for x in captured]
         return Body(graph, [*self.parameters, *extra], self.results)
 
 
@@ -152,7 +152,7 @@ def apply_traced(
 
 def union(traced: Sequence[Traced]) -> list[Output]:
     """The captures of all the functions, each once."""
-    return list(dict.fromkeys(x for one in traced for x in one.trace.captures))
+    return list(dict.fromkeys(x for function in traced for x in function.trace.captures))
 
 
 def same_type(a: TensorType, b: TensorType) -> bool:

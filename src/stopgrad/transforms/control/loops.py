@@ -72,7 +72,9 @@ def _of_model(op: Operation) -> str:
     if op.location is None or op.location.file.endswith((".py", ">")):  # A model's nodes are in no program.
         return ""
     numbers = (
-        one for one in needed(op.inputs) if one.type == "Placeholder" and one.outputs[0].type.ndim == 0
+        source
+        for source in needed(op.inputs)
+        if source.type == "Placeholder" and source.outputs[0].type.ndim == 0
     )
     names = [one.name for one in numbers if not one.outputs[0].dtype.is_floating]
     return (
@@ -145,9 +147,9 @@ class While(Op):
 
     @staticmethod
     def infer(*operands: TensorType, condition: Body, body: Body, limit: int) -> tuple[TensorType, ...]:
-        for one in (condition, body):
-            if not same_types(one.input_types, operands):
-                raise ShapeError(f"(C1) a body takes {one.input_types}, not {operands}")
+        for part in (condition, body):
+            if not same_types(part.input_types, operands):
+                raise ShapeError(f"(C1) a body takes {part.input_types}, not {operands}")
         if (
             len(condition.output_types) != 1
             or condition.output_types[0].dtype is not d.bool_

@@ -67,8 +67,12 @@ def recomputed_pullback(
 
 def keys_of(pulled: Sequence[Pulled]) -> list[Key]:
     """What arrives in any of these bodies: the positions of live parameters, with what is held."""
-    each = zip(*(one.parts for one in pulled), strict=True)
-    return [(k, holds) for k, some in enumerate(each) for holds in dict.fromkeys(h for p in some for h in p)]
+    by_parameter = zip(*(branch.parts for branch in pulled), strict=True)
+    return [
+        (k, holds)
+        for k, parts in enumerate(by_parameter)
+        for holds in dict.fromkeys(h for p in parts for h in p)
+    ]
 
 
 def results_for(keys: Sequence[Key], pulled: Pulled) -> list[Output | None]:

@@ -53,8 +53,8 @@ def is_open(op: Operation, acting: Acting) -> bool:
 
 def has_open_gates(path: Sequence[Step], acting: Acting) -> bool:
     """Whether an open selective gate is on the path, or in a body of an operation on it."""
-    some = [op for op, _ in path if op.definition.always_open is None]
-    return any(is_open(op, acting) for op in some)
+    selective = [op for op, _ in path if op.definition.always_open is None]
+    return any(is_open(op, acting) for op in selective)
 
 
 def total(parts: Mapping[Any, Output]) -> Output | None:
@@ -62,8 +62,8 @@ def total(parts: Mapping[Any, Output]) -> Output | None:
     return _sum(list(parts.values())) if parts else None
 
 
-def _sum(some: Sequence[Output]) -> Output:
-    result: Output = some[0] if len(some) == 1 else add_n(some)
+def _sum(cotangents: Sequence[Output]) -> Output:
+    result: Output = cotangents[0] if len(cotangents) == 1 else add_n(cotangents)
     return result
 
 

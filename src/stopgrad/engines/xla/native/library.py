@@ -228,16 +228,16 @@ def _run(commands: Sequence[Sequence[str]]) -> None:
     with contextlib.ExitStack() as stack:
         running = []
         for command in commands:
-            said = stack.enter_context(tempfile.TemporaryFile())
+            output = stack.enter_context(tempfile.TemporaryFile())
             process = subprocess.Popen(  # noqa: S603 - the user's own compiler
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=output
             )
             stack.callback(_end, process)
-            running.append((command, process, said))
-        for command, process, said in running:
+            running.append((command, process, output))
+        for command, process, output in running:
             if process.wait(_SECONDS) != 0:
-                said.seek(0)
-                lines = said.read().decode(errors="replace").splitlines()
+                output.seek(0)
+                lines = output.read().decode(errors="replace").splitlines()
                 errors = [line for line in lines if "error" in line] or lines or ["it said nothing"]
                 raise EngineError(
                     f"{command[0]} could not compile the kernels (exit status {process.returncode}): "

@@ -483,8 +483,8 @@ class Recorder:
             raise Refused("a reduction")
         axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
         axes = sorted(a % x.ndim for a in axes)
-        left = tuple(n for i, n in enumerate(x.shape) if i not in axes)
-        shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else left
+        remaining = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+        shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else remaining
         if all(x.shape[a] == 1 for a in axes):
             return self.reshape(x, shape)
         kind = self.kind_of(x.shape)
@@ -493,7 +493,7 @@ class Recorder:
             node = self.spread(node)
         if kind == FULL and axes == [x.ndim - 1]:
             return Symbol(self, shape, expected, self._reduced(_REDUCTIONS[name], node))
-        if name == "sum" and not _bare(left):
+        if name == "sum" and not _bare(remaining):
             return Symbol(self, shape, expected, self.node("Total", (node,), NUMBER))
         if name == "sum" and kind == FULL and axes == list(range(x.ndim - 1)):
             return Symbol(self, shape, expected, self.node("ColumnSum", (node,), COLUMNS))

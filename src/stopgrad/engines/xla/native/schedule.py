@@ -233,8 +233,8 @@ class Schedule:
             if node.op in _REDUCED and self._levels[node] - 1 == number:
                 sinks.append(node)
             elif node.op in ("Total", "ColumnSum") and node.inputs[0].kind == FULL:
-                there = self._needed[node.inputs[0]]
-                if max(there) == number:
+                stages = self._needed[node.inputs[0]]
+                if max(stages) == number:
                     sinks.append(node)
             elif (node in self._kept or node in self._stored) and min(self._needed[node]) == number:
                 sinks.append(node)
