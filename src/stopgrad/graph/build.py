@@ -56,8 +56,7 @@ def emit(
 ) -> Operation:
     """Add an operation to the graph of its inputs, or to the body that is being traced and uses them.
 
-    With an empty *name* the operation has no name of its own, even if a scope has one pending. The first so
-    many callers are *ours*: the user's line is looked for beyond them.
+    An empty *name* is none, not even one that a scope has pending. The first *ours* callers are not the user.
     """
     try:
         builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]

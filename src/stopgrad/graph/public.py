@@ -106,13 +106,9 @@ def guarded(what: str, by_type: bool = False, alike: bool = False) -> Callable[[
                     return result
                 except BaseException as error:  # A KeyboardInterrupt leaves nothing behind either.
                     _undo(graph, length, others)
-                    if isinstance(error, StopgradError):
-                        error.name_after(what)
+                    explained = _for_user(error, what, shown, sys._getframe(1))
+                    if explained is error:
                         raise
-                    explained = _explained(error, shown, sys._getframe(1))
-                    if explained is None:
-                        raise
-                    explained.name_after(what)
                     raise explained from error
             except BaseException:  # Again, in case an interrupt came first.
                 _undo(graph, length, others)
@@ -203,6 +199,15 @@ CALLING.add(call.__code__)
 
 for _reader in (as_array, as_list, type_of, shape_of, flatten):
     reads_arguments(_reader)
+
+
+def _for_user(error: BaseException, what: str, shown: str, caller: FrameType | None) -> BaseException:
+    """The error as the user gets it: with the name of what was called, and explained where it is foreign."""
+    explained = error if isinstance(error, StopgradError) else _explained(error, shown, caller)
+    if explained is None:
+        return error
+    explained.name_after(what)
+    return explained
 
 
 def _explained(error: BaseException, shown: str, caller: FrameType | None) -> StopgradError | None:

@@ -15,11 +15,13 @@ import numpy as np
 from stopgrad.engines import Engine, fail
 from stopgrad.graph.builder import default_graph
 from stopgrad.run.programs import Program
-from stopgrad.run.reading import DIFFERS
+from stopgrad.run.reading import DIFFERS, Reader
 from stopgrad.run.traced import Traced
 
 _DTYPE = attrgetter("dtype")
 
+_HOSTS = frozenset([np.ndarray, float])
+"""The kinds of arguments that are no engine's own."""
 OTHER = object()
 """The answer to a call with other arguments than the last one: nothing was computed."""
 
@@ -40,16 +42,27 @@ def repeated_call(
     Returns:
         A function of positional and keyword arguments that returns the result, or :data:`OTHER`.
     """
-    engine, rebuild = program.backend, traced.rebuild
-    kinds = {*map(type, leaves)}
-    ours = kinds - {np.ndarray, float}
-    if not engine.checks or not _are_taken(engine, leaves, kinds, ours):
+    engine, kinds = program.backend, {*map(type, leaves)}
+    if not engine.checks or not _are_taken(engine, leaves, kinds, kinds - _HOSTS):
         return None
-    flat = not kwargs and [*map(id, args)] == [*map(id, leaves)]
-    read = None if flat else traced.read
     direct = program.direct(leaves)
     if direct is None:
         return None
+    flat = not kwargs and [*map(id, args)] == [*map(id, leaves)]
+    return _fast_call(traced, engine, direct, leaves, None if flat else traced.read)
+
+
+def _fast_call(
+    traced: Traced,
+    engine: Engine,
+    direct: Callable[..., Sequence[Any]],
+    leaves: Sequence[Any],
+    read: Reader | None,
+) -> Callable[[Sequence[Any], Mapping[str, Any]], Any]:
+    """The function that computes from arguments of the kinds of *leaves*, which *read* makes flat."""
+    kinds = {*map(type, leaves)}
+    ours = kinds - _HOSTS
+    rebuild = traced.rebuild
     borrowed, native = np.ndarray in kinds, bool(ours)
     stays = native and not borrowed  # left on their devices, perhaps not computed yet
     hand_over = engine.finished if native else engine.taken

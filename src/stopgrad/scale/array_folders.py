@@ -475,7 +475,7 @@ class FolderReader:
         self._files: dict[str, list[int]] = note["files"]
 
     def compare(self, types: Mapping[str, TensorType]) -> None:
-        """Raise if its arrays are not of these names and types, for instance because it belongs to another graph."""
+        """Raise if its arrays have other names or types, for instance because they are another graph's."""
         lines = differences(self.types, types)
         if lines:
             raise CheckpointError(f"{self.path} was saved from another graph:\n  " + "\n  ".join(lines))

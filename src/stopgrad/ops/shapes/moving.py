@@ -168,16 +168,14 @@ def repeat(
             "each"
         )
     if counts.size == 1:
-        repeated = _repeated(input, int(counts.reshape(())), axis)
+        y = _repeated(input, int(counts.reshape(())), axis)
     else:
-        repeated = gather(input, np.repeat(np.arange(counts.size, dtype=np.int32), counts), axis=axis)
+        y = gather(input, np.repeat(np.arange(counts.size, dtype=np.int32), counts), axis=axis)
     if total_repeat_length is not None:
-        length, actual = d.shape_of(total_repeat_length)[0], d.type_of(repeated).shape[axis]
+        length, actual = d.shape_of(total_repeat_length)[0], d.type_of(y).shape[axis]
         if length != actual:
-            repeated = gather(
-                repeated, minimum(numbers(length), size_as(actual - 1, d.int32, repeated)), axis=axis
-            )
-    return named(repeated, name)
+            y = gather(y, minimum(numbers(length), size_as(actual - 1, d.int32, y)), axis=axis)
+    return named(y, name)
 
 
 def _repeated(x: ArrayLike, count: int, axis: int) -> Tensor:
