@@ -178,6 +178,23 @@ def _sizes(
     return rows if explicit[0] is None else explicit[0], columns if explicit[1] is None else explicit[1]
 
 
+def _fitting_sizes(
+    kind: TensorType, low: int, high: int, num_rows: Size | str, num_cols: Size | str
+) -> tuple[Size, Size]:
+    """The numbers of rows and columns of matrices with diagonals of this type, which must fit them."""
+    if kind.ndim < 1 + (low < high):
+        raise ShapeError(f"(C1) {kind!r} has no axes for {high - low + 1} diagonals and their elements")
+    rows, columns = _sizes(kind.shape[-1], low, high, num_rows, num_cols)
+    if low < high and not d.same_size(kind.shape[-2], high - low + 1):
+        raise ShapeError(
+            f"(C1) {kind!r} does not hold {high - low + 1} diagonals along its last axis but one"
+        )
+    longest = smaller(rows + min(high, 0), columns - max(low, 0))
+    if not d.same_size(kind.shape[-1], longest):
+        raise ShapeError(f"(C2) the longest diagonal has {longest} elements, not {kind.shape[-1]}")
+    return rows, columns
+
+
 @d.builds(MatrixDiag)
 def diag(
     diagonal: ArrayLike,
@@ -217,18 +234,8 @@ def diag(
                [0., 0., 2.]])
     """
     low, high = _diagonals(k, align)
-    kind = d.type_of(diagonal)
     with d.about(MatrixDiag, diagonal):
-        if kind.ndim < 1 + (low < high):
-            raise ShapeError(f"(C1) {kind!r} has no axes for {high - low + 1} diagonals and their elements")
-        rows, columns = _sizes(kind.shape[-1], low, high, num_rows, num_cols)
-        if low < high and not d.same_size(kind.shape[-2], high - low + 1):
-            raise ShapeError(
-                f"(C1) {kind!r} does not hold {high - low + 1} diagonals along its last axis but one"
-            )
-        longest = smaller(rows + min(high, 0), columns - max(low, 0))
-        if not d.same_size(kind.shape[-1], longest):
-            raise ShapeError(f"(C2) the longest diagonal has {longest} elements, not {kind.shape[-1]}")
+        rows, columns = _fitting_sizes(d.type_of(diagonal), low, high, num_rows, num_cols)
     padded = not (d.is_whole(padding_value) and padding_value == 0)
     last = None if padded else name
     if low == high:
