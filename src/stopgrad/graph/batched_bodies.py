@@ -86,12 +86,12 @@ class _Replay:
         """Build one operation again, with its line, its name and its forward operation."""
         wider = self.united.get(op)
         if wider is None:
-            return self._built(op, operands)
+            return self._build_batched(op, operands)
         if wider not in self.origins:
-            self.copies.update(zip(wider.outputs, self._built(wider, operands), strict=True))
+            self.copies.update(zip(wider.outputs, self._build_batched(wider, operands), strict=True))
         return self._parts(op, wider)
 
-    def _built(self, op: Operation, operands: Sequence[Output]) -> Sequence[Output]:
+    def _build_batched(self, op: Operation, operands: Sequence[Output]) -> Sequence[Output]:
         builder, label = self.builder, op._label
         builder.place = self.place if op._place is None else (op._place, op._instruction)
         builder.prefix = self.prefix + label if label.endswith("/") else self.prefix

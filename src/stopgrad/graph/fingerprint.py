@@ -50,17 +50,17 @@ def lines_of(inputs: Sequence[Output], outputs: Sequence[Output]) -> tuple[list[
 
     def shown(i: int) -> str:
         op, line = lines[i]
-        return line if op is None else _shown(op)
+        return line if op is None else _operation_text(op)
 
     return [line for _, line in lines], shown
 
 
-def _shown(op: Operation) -> str:
-    values = [_value_shown(value) for value in op.values]
+def _operation_text(op: Operation) -> str:
+    values = [_value_text(value) for value in op.values]
     return f"{describe(op)}, of {', '.join([*[x.name for x in op.inputs], *values]) or 'nothing'}"
 
 
-def _value_shown(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, Literal):
         array = value.array
         few = repr(array.tolist()) if array.size <= _FEW else digest(array)[:12]

@@ -350,13 +350,13 @@ def _computation_of_rows(
     for op in members:
         for x, cut in zip(op.inputs, rows[op].cut, strict=True):
             if (x, cut) not in copies:  # All its rows are equal.
-                copies[x, cut] = _again(x.op, (copies[x.op.inputs[0], False],), count, graph)[0]
+                copies[x, cut] = _on_rows(x.op, (copies[x.op.inputs[0], False],), count, graph)[0]
         operands = tuple([copies[key] for key in zip(op.inputs, rows[op].cut, strict=True)])
-        copies.update(zip([(y, True) for y in op.outputs], _again(op, operands, count, graph), strict=True))
+        copies.update(zip([(y, True) for y in op.outputs], _on_rows(op, operands, count, graph), strict=True))
     return program(parameters, [copies[y, True] for y in outputs], NUMPY_BACKEND)
 
 
-def _again(op: Operation, inputs: tuple[Output, ...], count: int, graph: Graph) -> tuple[Output, ...]:
+def _on_rows(op: Operation, inputs: tuple[Output, ...], count: int, graph: Graph) -> tuple[Output, ...]:
     """An operation on *count* rows."""
     values = _cut_values(op, count)
     types = infer_types(op.definition, tuple([x.type for x in inputs]), values)

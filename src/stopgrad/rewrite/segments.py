@@ -163,13 +163,17 @@ class _Part:
             if listing.operations[start + offset].definition in _SLICES:
                 self._place_slice(offset)
 
-    def _each(self, offset: int) -> Sequence[Operation]:
+    def _operations_at(self, offset: int) -> Sequence[Operation]:
         end = self.start + self.count * self.period
         return self.listing.operations[self.start + offset : end : self.period]
 
     def _place_slice(self, offset: int) -> None:
         """Decide where the slices at an offset are computed, if they are not all equal."""
-        slices, place, end = self._each(offset), self.listing.place, self.start + self.count * self.period
+        slices, place, end = (
+            self._operations_at(offset),
+            self.listing.place,
+            self.start + self.count * self.period,
+        )
         if all(op.values == slices[0].values for op in slices):
             return
         if all(place.get(op.inputs[0].op, -1) < self.start for op in slices):

@@ -141,7 +141,7 @@ class Compiler:
                 if graph:
                     remember(graph, ways, tune, way, tried)
         took = time.perf_counter() - start
-        shown, measured = _shown(prepared), (tuple(tried), choice is not None)
+        shown, measured = _signature_text(prepared), (tuple(tried), choice is not None)
         notes = Notes(forms[way])
         self.reports.append(Report(shown, way.engine.name, way.variant.name, took, *measured, notes))
         return Program(way.engine, run, small)
@@ -257,7 +257,7 @@ def _note(text: str) -> None:
         print(f"stopgrad: {text}", file=sys.stderr)
 
 
-def _shown(prepared: Rewritten) -> str:
+def _signature_text(prepared: Rewritten) -> str:
     """A computation as reports show it: the types of its inputs and results."""
     return " -> ".join(
         f"({', '.join([repr(x.type) for x in tensors[:_MANY]])}{', …' if len(tensors) > _MANY else ''})"

@@ -25,7 +25,7 @@ class _Late(Exception):  # noqa: N818
     """A value has not been written in time."""
 
 
-def _left(room: str) -> str:
+def _folder_of_departed(room: str) -> str:
     """The folder of the processes that have left a room."""
     return f"{room.replace(ROOMS, LEFT, 1)}/"
 
@@ -122,12 +122,12 @@ class Comparison:
     def _leave(self) -> None:
         """Process 0 removes what was written when it comes the next time: by then all have read it."""
         if self.index != 0:
-            self.client.key_value_set(f"{_left(self.room)}{self.index}", "")
+            self.client.key_value_set(f"{_folder_of_departed(self.room)}{self.index}", "")
             return
         for room in [*self.rooms]:
-            if len(self.client.key_value_dir_get(_left(room))) == self.count - 1:
+            if len(self.client.key_value_dir_get(_folder_of_departed(room))) == self.count - 1:
                 self.client.key_value_delete(f"{room}/")
-                self.client.key_value_delete(_left(room))
+                self.client.key_value_delete(_folder_of_departed(room))
                 self.rooms.pop(room, None)
         self.rooms[self.room] = None
 
@@ -209,16 +209,16 @@ class Comparison:
     def _difference(self, different: Sequence[int]) -> str:
         """The first line that differs, found by comparing parts, parts of a part, and so on."""
         other = different[0]
-        start, stop = 0, max(len(self.lines), self._asked(other, "length"))
+        start, stop = 0, max(len(self.lines), self._ask(other, "length"))
         while stop - start > 1:
             step = -(-(stop - start) // _PARTS)
-            theirs = self._asked(other, "digests", start, stop, step)
+            theirs = self._ask(other, "digests", start, stop, step)
             parts = range(start, stop, step)
             start = next(
                 i for i, digest in zip(parts, theirs, strict=True) if digest != self._digest(i, i + step)
             )
             stop = min(start + step, stop)
-        ours, theirs = self._line(start), self._asked(other, "line", start)
+        ours, theirs = self._line(start), self._ask(other, "line", start)
         also = f" (also other than process 0: {self._named(different[1:])})" if different[1:] else ""
         return (
             f"the processes differ in {self.what}, line {start + 1}{also}:\n"
@@ -227,7 +227,7 @@ class Comparison:
             f"All run the same script on the same inputs; {_CAUSES}"
         )
 
-    def _asked(self, other: int, *question: object) -> Any:
+    def _ask(self, other: int, *question: object) -> Any:
         """Ask another process, and return its answer."""
         self._put(f"turn{self.turn}", {"to": other, "question": question})
         answer = self._get(f"answer{self.turn}", time.monotonic() + max(self.seconds, 60.0))

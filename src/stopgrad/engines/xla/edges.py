@@ -137,7 +137,7 @@ def edges(inputs: Sequence[Output], outputs: Sequence[Output]) -> Edges | None:
     operations = needed(outputs, set(inputs))
     positions = {x: i for i, x in enumerate(inputs)}
     packs = [op for op in operations if _stacks_inputs(op, positions)]
-    parts = [_part(y) for y in outputs]
+    parts = [_source_and_index(y) for y in outputs]
     counts: dict[Output, int] = {}
     for part in parts:
         if part is not None:
@@ -204,7 +204,7 @@ def _stacks_inputs(op: Operation, positions: dict[Output, int]) -> bool:
     return many and all(x in positions for x in op.inputs)
 
 
-def _part(y: Output) -> tuple[Output, int] | None:
+def _source_and_index(y: Output) -> tuple[Output, int] | None:
     """The tensor that an output is a part of along the first axis, and its index; None if it is none."""
     if y.op.definition is not Reshape or y.op.inputs[0].op.definition is not StridedSlice:
         return None

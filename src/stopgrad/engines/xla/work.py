@@ -72,13 +72,13 @@ class Work:
         """The program with the kernels that pay."""
         if self._variant.name != "native" or self._platform != "cpu":
             return self.plain
-        run = program(self.inputs, self.outputs, self._engine, self._chosen)
+        run = program(self.inputs, self.outputs, self._engine, self._regions_for)
         # The interpreter visits bodies only while JAX traces, which is too late for the program's name.
         for body in {body for op in self.operations for body in bodies_in(op.values)}:
-            self._chosen(body.operations(), body.ends)
+            self._regions_for(body.operations(), body.ends)
         return run
 
-    def _chosen(self, operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
+    def _regions_for(self, operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
         key = tuple(wanted)
         chosen = self._regions.get(key)
         if chosen is None:

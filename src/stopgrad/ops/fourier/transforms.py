@@ -260,7 +260,7 @@ def _fitted(x: ArrayLike, axis: int, size: Size) -> Tensor:
     return x if most is size or most == size else part_of(x, axis, 0, size)
 
 
-def _one(definition: type[Op], x: ArrayLike, axis: int, norm: str) -> int:
+def _checked_axis(definition: type[Op], x: ArrayLike, axis: int, norm: str) -> int:
     with d.about(definition, x):
         if not isinstance(norm, str):
             raise ArgumentError(f"(C4) norm is 'backward', 'ortho' or 'forward', not {norm!r}")
@@ -283,7 +283,7 @@ def _several(
             raise ArgumentError(f"{what} is a list of whole numbers, such as (0, 1), not {value!r:.60}")
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    positions = [_one(definition, x, axis, norm) for axis in axes]
+    positions = [_checked_axis(definition, x, axis, norm) for axis in axes]
     sizes = [None] * len(positions) if s is None else list(s)
     with d.about(definition, x):
         if len(set(positions)) < len(positions):
@@ -457,7 +457,7 @@ def rfft(
         array([1.+0.j, 1.+0.j])
     """
     x = _as_real(x)
-    position = _one(Rfft, x, axis, norm)
+    position = _checked_axis(Rfft, x, axis, norm)
     x = _fitted(x, position, _size(n, d.type_of(x).shape[position]))
     return d.apply(Rfft, (x,), (position, str(norm)), name)
 
@@ -495,7 +495,7 @@ def irfft(
 
 
 def _to_real(x: ArrayLike, n: Size | str | None, axis: int, norm: str, name: str | None) -> Tensor:
-    position = _one(Irfft, x, axis, norm)
+    position = _checked_axis(Irfft, x, axis, norm)
     size = _size(n, 2 * (d.type_of(x).shape[position] - 1))
     with d.about(Irfft, x):
         if isinstance(size, int) and size < 1:

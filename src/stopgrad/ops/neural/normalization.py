@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-def _part(name: str | None, part: str) -> str | None:
+def _part_name(name: str | None, part: str) -> str | None:
     """The name of one of several results: ``name/part``."""
     if name is None:
         return None
@@ -73,8 +73,8 @@ def moments(
     """
     (x,) = floating(x)
     keep = d.flag(keepdims)
-    mean = reduce_mean(x, axes, keep, _part(name, "mean"))
-    return mean, reduce_variance(x, axes, keep, _part(name, "variance"))
+    mean = reduce_mean(x, axes, keep, _part_name(name, "mean"))
+    return mean, reduce_variance(x, axes, keep, _part_name(name, "variance"))
 
 
 @d.guarded("weighted_moments")
@@ -114,7 +114,7 @@ def weighted_moments(
     if not keep:
         gone = d.normal_axes(axes, len(shape))
         mean, variance = squeeze(mean, gone), squeeze(variance, gone)
-    return cast(mean, dtype, _part(name, "mean")), cast(variance, dtype, _part(name, "variance"))
+    return cast(mean, dtype, _part_name(name, "mean")), cast(variance, dtype, _part_name(name, "variance"))
 
 
 @d.guarded("sufficient_statistics")
@@ -150,10 +150,10 @@ def sufficient_statistics(
     count = size_as(d.product(kind.shape[a] for a in d.normal_axes(axes, kind.ndim)), kind.dtype, x)
     left = subtract(x, shifts[0]) if shifts else x
     return (
-        cast(count, kind.dtype, _part(name, "count")),
-        reduce_sum(left, axes, keep, _part(name, "mean_ss")),
-        reduce_sum(square(left), axes, keep, _part(name, "var_ss")),
-        identity(shifts[0], _part(name, "shift")) if shifts else None,
+        cast(count, kind.dtype, _part_name(name, "count")),
+        reduce_sum(left, axes, keep, _part_name(name, "mean_ss")),
+        reduce_sum(square(left), axes, keep, _part_name(name, "var_ss")),
+        identity(shifts[0], _part_name(name, "shift")) if shifts else None,
     )
 
 
@@ -183,9 +183,9 @@ def normalize_moments(
     numbers = [counts, mean_ss, variance_ss] + ([] if shift is None else [shift])
     counts, sums, squares, *shifts = floating(*numbers)
     left = divide(sums, counts)
-    variance = subtract(divide(squares, counts), square(left), _part(name, "variance"))
-    mean = add(left, shifts[0], _part(name, "mean")) if shifts else left
-    return cast(mean, d.type_of(mean).dtype, None if shifts else _part(name, "mean")), variance
+    variance = subtract(divide(squares, counts), square(left), _part_name(name, "variance"))
+    mean = add(left, shifts[0], _part_name(name, "mean")) if shifts else left
+    return cast(mean, d.type_of(mean).dtype, None if shifts else _part_name(name, "mean")), variance
 
 
 # --------------------------------------------------------------------------------------- normalisation

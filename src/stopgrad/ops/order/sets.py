@@ -388,7 +388,7 @@ def _among(x: ArrayLike, among: ArrayLike) -> Tensor:
     return equal(d.apply(GatherV2, (ordered, places), (0, 0)), x)
 
 
-def _chosen(
+def _set_operation(
     x: ArrayLike,
     y: ArrayLike,
     size: Size | str | None,
@@ -451,7 +451,7 @@ def setdiff1d(
         array([2., 3.])
     """
     d.flag(assume_unique, "assume_unique")
-    return _chosen(x, y, size, fill_value, False, name)
+    return _set_operation(x, y, size, fill_value, False, name)
 
 
 @d.guarded("intersect1d")
@@ -486,7 +486,7 @@ def intersect1d(
         array([2., 3.])
     """
     d.flag(assume_unique, "assume_unique")
-    return _chosen(x, y, size, fill_value, True, name)
+    return _set_operation(x, y, size, fill_value, True, name)
 
 
 @d.guarded("union1d")

@@ -136,7 +136,7 @@ def _from_words(x: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NumpyAr
     return np.ascontiguousarray(x).view(dtype).reshape(shape)
 
 
-def _built(function: Callable[..., Any], what: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _callback(function: Callable[..., Any], what: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     leaves, spec = d.flatten((tuple(args), kwargs))
     tensors = [x for x in leaves if d.is_tensor(x)]
     calling = Calling(function, what, [_TENSOR if d.is_tensor(x) else x for x in leaves], spec)
@@ -177,7 +177,7 @@ def debug_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> N
     if not callable(callback):
         raise ArgumentError(f"takes a function and what it is called with, not {callback!r:.60}")
     name = getattr(callback, "__name__", type(callback).__name__)
-    _built(callback, f"the callback {name}", args, kwargs)
+    _callback(callback, f"the callback {name}", args, kwargs)
 
 
 d.publish(DebugCallback, debug_callback)
@@ -220,7 +220,7 @@ def print(fmt: object = "", /, *args: Any, ordered: bool = True, **kwargs: Any) 
         if kwargs:
             name = next(iter(kwargs))
             raise ArgumentError(f"there is no field {{{name}}} in {fmt!r:.60}")
-        _built(builtins.print, "sg.print", [fmt, *args] if fmt != "" or args else [], {})
+        _callback(builtins.print, "sg.print", [fmt, *args] if fmt != "" or args else [], {})
         return
     text = str(fmt)
     _check_fields(text, len(args), kwargs)
@@ -229,7 +229,7 @@ def print(fmt: object = "", /, *args: Any, ordered: bool = True, **kwargs: Any) 
         shown = [_by_elements(x) for x in values], {name: _by_elements(x) for name, x in named.items()}
         builtins.print(text.format(*shown[0], **shown[1]))
 
-    _built(show, "sg.print", args, kwargs)
+    _callback(show, "sg.print", args, kwargs)
 
 
 def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:

@@ -334,7 +334,7 @@ def contract(
     done = make.finished(make.scalar(total, what.number))
     if not what.divisors:
         return (done,)
-    return _chosen(make, done, inputs, values, _alike(make) if what.differences else [])
+    return _finite_or_as_written(make, done, inputs, values, _alike(make) if what.differences else [])
 
 
 def _linear(make: Contraction) -> Output | None:
@@ -381,7 +381,7 @@ def _squares(make: Contraction, inputs: Sequence[Output], values: tuple[Any, ...
     enough = make.make(GreaterEqual, enough, make.constant(0.0, float64))
     unknown = make.constant(np.nan, float64)
     total = make.make(SelectV2, enough, make.scalar(total, make.what.number), unknown)
-    return _chosen(make, make.finished(total), inputs, values)
+    return _finite_or_as_written(make, make.finished(total), inputs, values)
 
 
 def _both(make: Contraction, factors: Sequence[Output], squares: Iterable[Output]) -> Output | None:
@@ -389,7 +389,7 @@ def _both(make: Contraction, factors: Sequence[Output], squares: Iterable[Output
     return None if first is None or second is None else make.make(AddV2, first, second)
 
 
-def _chosen(
+def _finite_or_as_written(
     make: Contraction,
     done: Output,
     inputs: Sequence[Output],

@@ -70,7 +70,7 @@ def take_first(
     if labels.shape[axis] != 1 or x.shape[axis] == 1 or x.type.symbolic or labels.type.symbolic:
         return None
     make = Maker(copying, op)
-    taken = _taken(make, x, labels, axis, 8)
+    taken = _element_of_rows(make, x, labels, axis, 8)
     size = x.shape[axis]
     inside = make.make(GreaterEqual, labels, make.constant(0, labels.dtype))
     if size <= np.iinfo(labels.dtype.numpy).max:
@@ -82,19 +82,19 @@ def take_first(
 _BEFORE = frozenset({AddV2, Log, LogSoftmax, Mul, Neg, RealDiv, Sub})
 
 
-def _taken(make: Maker, x: Output, labels: Output, axis: int, depth: int) -> Output:
+def _element_of_rows(make: Maker, x: Output, labels: Output, axis: int, depth: int) -> Output:
     """One element of each row of a tensor."""
     definition, inputs = x.op.definition, x.op.inputs
     if depth and definition is LogSoftmax and x.op.values[0] == (axis,) and x.dtype.itemsize > 2:
         logits = inputs[0]
         top = make.make(Max, logits, values=((axis,), True))
         total = make.make(Sum, make.make(Exp, make.make(Sub, logits, top)), values=((axis,), True))
-        shifted = make.make(Sub, _taken(make, logits, labels, axis, depth - 1), top)
+        shifted = make.make(Sub, _element_of_rows(make, logits, labels, axis, depth - 1), top)
         return make.make(Sub, shifted, make.make(Log, total))
     whole = [y.type is x.type or y.ndim == 0 or (y.ndim == x.ndim and y.shape[axis] == 1) for y in inputs]
     if not depth or definition not in _BEFORE or definition is LogSoftmax or not all(whole):
         return make.make(TakeAlongAxis, x, labels, values=(axis,))
-    parts = [_taken(make, y, labels, axis, depth - 1) if y.type is x.type else y for y in inputs]
+    parts = [_element_of_rows(make, y, labels, axis, depth - 1) if y.type is x.type else y for y in inputs]
     return make.make(definition, *parts, values=x.op.values)
 
 

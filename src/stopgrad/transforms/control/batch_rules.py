@@ -48,14 +48,14 @@ def SCAN(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly
 def CASE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
     """One choice for an unbatched index; for a batched one, all branches are computed and selected from."""
     if batched[0]:
-        return _chosen(op, operands, batched, size)
+        return _select_from_all(op, operands, batched, size)
     flags_of_branches = [batched_body(body, batched[1:], size)[1] for body in op.branches]
     batched_results = [any(which) for which in zip(*flags_of_branches, strict=True)]
     bodies = tuple([batched_body(body, batched[1:], size, batched_results)[0] for body in op.branches])
     return Partly(d.again(op, operands, (bodies,)), batched_results)
 
 
-def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:
+def _select_from_all(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:
     """Compute all branches, and select for each example the results of the branch that its index names."""
     index, graph = operands[0], d.current().graph
     assert graph is not None

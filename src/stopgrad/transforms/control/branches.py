@@ -176,7 +176,7 @@ def cond(
             "sg.reduce_all"
         )
     index = cast(pred if isinstance(pred, (Output, Operation)) else d.as_array(pred), d.int32)
-    return _chosen("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
+    return _conditional("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
 
 
 @d.guarded("switch")
@@ -215,7 +215,9 @@ def switch(
         index = d.as_array(np.clip(d.as_array(index), 0, len(branches) - 1), d.int32)
     elif kind.dtype is not d.int32:
         index = cast(_clamped(index, len(branches) - 1), d.int32)
-    return _chosen("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
+    return _conditional(
+        "switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name
+    )
 
 
 def _clamped(index: Output | Operation, last: int) -> Any:
@@ -224,7 +226,7 @@ def _clamped(index: Output | Operation, last: int) -> Any:
     return minimum(maximum(index, low), high)
 
 
-def _chosen(
+def _conditional(
     what: str,
     index: ArrayLike,
     functions: Sequence[Any],

@@ -88,7 +88,7 @@ def loaded() -> str | None:
 def _load() -> Library:
     if _Loaded.library is None:
         try:
-            _Loaded.library = _registered(_prebuilt() or _built())
+            _Loaded.library = _registered(_prebuilt() or _in_cache())
         except EngineError as error:
             _Loaded.library = Library(error.message)
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
@@ -140,7 +140,7 @@ def _digest(*more: str) -> str:
 # ------------------------------------------------------------------------------------------------- built
 
 
-def _built() -> Path:
+def _in_cache() -> Path:
     """The library in the user's cache folder, which is built if it is not there."""
     command = compiler()
     jaxlib = require("jaxlib.version", "the xla engine", "xla").__version__
@@ -153,10 +153,10 @@ def _built() -> Path:
         raise EngineError(
             f"{cache_folder() / 'native'} cannot be made, or others than this user can write to it"
         )
-    return _whole(folder, name) or build(folder, name, command, "native")
+    return _intact(folder, name) or build(folder, name, command, "native")
 
 
-def _whole(folder: Path, name: str) -> Path | None:
+def _intact(folder: Path, name: str) -> Path | None:
     """The library of a name that is as it was built; those that are not are removed.
 
     What a library holds is hashed in its file's name, so that the hash and the library cannot come apart.

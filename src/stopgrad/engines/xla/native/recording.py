@@ -520,10 +520,10 @@ class Recorder:
         if node.kind in (ROW, NUMBER):
             return node
         if (node, label) not in self._elements:
-            self._elements[node, label] = self._at(node, label)
+            self._elements[node, label] = self._element_at(node, label)
         return self._elements[node, label]
 
-    def _at(self, node: Node, label: Node) -> Node | None:
+    def _element_at(self, node: Node, label: Node) -> Node | None:
         if node.op == "input":
             return self.node("Gather", (node, label), ROW)
         if node.op in ("OneHot", "Position"):
