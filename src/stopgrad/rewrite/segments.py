@@ -169,11 +169,8 @@ class _Part:
 
     def _place_slice(self, offset: int) -> None:
         """Decide where the slices at an offset are computed, if they are not all equal."""
-        slices, place, end = (
-            self._operations_at(offset),
-            self.listing.place,
-            self.start + self.count * self.period,
-        )
+        slices, place = self._operations_at(offset), self.listing.place
+        end = self.start + self.count * self.period
         if all(op.values == slices[0].values for op in slices):
             return
         if all(place.get(op.inputs[0].op, -1) < self.start for op in slices):

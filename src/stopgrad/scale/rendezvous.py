@@ -66,10 +66,8 @@ def own_address(address: str) -> str:
     """
     host, port = split_address(address)
     with contextlib.suppress(OSError):
-        addresses = {str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-        if not is_loopback(address) and all(
-            place == "::1" or place.startswith("127.") for place in addresses
-        ):
+        hosts = {str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        if not is_loopback(address) and all(host == "::1" or host.startswith("127.") for host in hosts):
             return f":{port}"
     return address
 
@@ -402,23 +400,15 @@ class _Guest:
             return None
         nonce = secrets.token_hex(16)
         proof = _proof(self.secret, "guest", theirs, nonce, self.index, self.count, self.host)
-        introduction = {
-            "index": self.index,
-            "count": self.count,
-            "host": self.host,
-            "nonce": nonce,
-            "proof": proof,
-        }
-        endpoint.sendall(json.dumps(introduction).encode() + b"\n")
+        fields = {"index": self.index, "count": self.count, "host": self.host, "nonce": nonce, "proof": proof}
+        endpoint.sendall(json.dumps(fields).encode() + b"\n")
         return theirs, nonce
 
     def _heard(self, line: bytes, nonces: tuple[str, str]) -> dict[str, Any] | None:
         """What process 0 says; None if it is not process 0."""
-        envelope = _message(line) or {}
-        text = envelope.get("said")
-        if not isinstance(text, str) or not _proved(
-            self.secret, envelope.get("proof"), "host", *nonces, text
-        ):
+        fields = _message(line) or {}
+        text, proof = fields.get("said"), fields.get("proof")
+        if not isinstance(text, str) or not _proved(self.secret, proof, "host", *nonces, text):
             return None
         return _message(text.encode())
 

@@ -53,9 +53,9 @@ class OnnxRuntimeEngine(Engine):
             return lambda arrays: []
         if any(y.op.definition is DebugCallback for y in outputs):
             return self._calling(inputs, outputs)
-        model_inputs = {f"x{i}": x for i, x in enumerate(inputs)}
-        model_outputs = {f"y{i}": y for i, y in enumerate(outputs)}
-        program = written(model_inputs, model_outputs, bits=True)
+        xs = {f"x{i}": x for i, x in enumerate(inputs)}
+        ys = {f"y{i}": y for i, y in enumerate(outputs)}
+        program = written(xs, ys, bits=True)
         model = model_of(program)
         options = self._runtime.SessionOptions()
         options.log_severity_level = 4
@@ -65,16 +65,13 @@ class OnnxRuntimeEngine(Engine):
             providers=["CPUExecutionProvider"],
             disabled_optimizers=_INEXACT if _is_wide(program) else [],
         )
-        names, run = list(model_outputs), session.run
+        names, run = list(ys), session.run
         dtypes = [x.dtype.numpy for x in inputs]
 
         narrow = {i for i, y in enumerate(outputs) if y.dtype is bfloat16}
 
         def compute(arrays: Sequence[Any]) -> list[Any]:
-            fed = {
-                name: _fed(array, dtype)
-                for name, array, dtype in zip(model_inputs, arrays, dtypes, strict=True)
-            }
+            fed = {name: _fed(array, dtype) for name, array, dtype in zip(xs, arrays, dtypes, strict=True)}
             results = list(map(np.asarray, run(names, fed)))
             for i in narrow:
                 results[i] = results[i].view(bfloat16.numpy)

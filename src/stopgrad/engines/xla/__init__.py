@@ -214,16 +214,14 @@ class XlaEngine(Engine):
 
         return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, details=("cutter",))
 
-    def regrouper(
-        self, operand_types: Sequence[TensorType], result_types: Sequence[TensorType]
-    ) -> Compiled | None:
+    def regrouper(self, before: Sequence[TensorType], after: Sequence[TensorType]) -> Compiled | None:
         """A program whose results hold, one after the other, the bytes of what it takes."""
         if self._jax.default_backend() != "cpu" or not library().available:
             return None
-        run, wide = regroup(result_types), not WIDE.isdisjoint([kind.dtype for kind in operand_types])
+        run, wide = regroup(after), not WIDE.isdisjoint([kind.dtype for kind in before])
         jit = self._jit(run, ())
-        compiled = self._settings.fixed(wide, lambda: jit.lower(*self._kinds(operand_types)).compile())
-        return self._called(operand_types, compiled, (), wide, lambda: run)
+        compiled = self._settings.fixed(wide, lambda: jit.lower(*self._kinds(before)).compile())
+        return self._called(before, compiled, (), wide, lambda: run)
 
     def traces(self, arrays: Sequence[Any]) -> bool:
         """Whether JAX traces what is done with these arrays."""

@@ -45,9 +45,7 @@ class Helpers(Protocol):
         """A program that takes an array and a position, and returns *count* parts from there on."""
         ...
 
-    def regrouper(
-        self, operand_types: Sequence[TensorType], result_types: Sequence[TensorType]
-    ) -> Compiled | None:
+    def regrouper(self, before: Sequence[TensorType], after: Sequence[TensorType]) -> Compiled | None:
         """A program whose results hold, one after the other, the bytes of what it takes.
 
         None where there are no kernels.
@@ -91,17 +89,15 @@ class Outside(NamedTuple):
         cuts = sorted({(new, again) for new, part, again in results if part is not None})
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
-            operands = [arrays[i] for i in direct]
+            xs = [arrays[i] for i in direct]
             for positions, kind in groups:
-                operands += stackers[kind, len(positions)]([arrays[i] for i in positions])
-            outputs = inner(operands)
+                xs += stackers[kind, len(positions)]([arrays[i] for i in positions])
+            ys = inner(xs)
             if {*map(type, arrays)} == {np.ndarray}:  # All are the caller's, who gets NumPy's back.
-                rows = {new: np.asarray(outputs[new]) for new in cut}
-                return [
-                    outputs[new] if part is None else np.array(rows[new][part]) for new, part, _ in results
-                ]
-            parts = {(new, again): cutters[cut[new]](outputs[new]) for new, again in cuts}
-            return [outputs[new] if part is None else parts[new, again][part] for new, part, again in results]
+                rows = {new: np.asarray(ys[new]) for new in cut}
+                return [ys[new] if part is None else np.array(rows[new][part]) for new, part, _ in results]
+            parts = {(new, again): cutters[cut[new]](ys[new]) for new, again in cuts}
+            return [ys[new] if part is None else parts[new, again][part] for new, part, again in results]
 
         # The main program; the helpers only stack its inputs and cut its outputs.
         run.executable = getattr(inner, "executable", None)  # type: ignore[attr-defined]
@@ -223,14 +219,12 @@ def _source_and_index(y: Output) -> tuple[Output, int] | None:
 class _Kernel:
     """Stacks or cuts in one call. Compiled at the first."""
 
-    def __init__(
-        self, operand_types: Sequence[TensorType], result_types: Sequence[TensorType], helpers: Helpers
-    ) -> None:
-        self._operand_types, self._result_types, self._helpers = operand_types, result_types, helpers
+    def __init__(self, before: Sequence[TensorType], after: Sequence[TensorType], helpers: Helpers) -> None:
+        self._before, self._after, self._helpers = before, after, helpers
 
     @cached_property
     def _program(self) -> Compiled | None:
-        return self._helpers.regrouper(self._operand_types, self._result_types)
+        return self._helpers.regrouper(self._before, self._after)
 
     def __call__(self, arrays: Sequence[Any]) -> Sequence[Any] | None:
         """The results; None if it has to be done without a kernel."""

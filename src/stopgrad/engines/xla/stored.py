@@ -70,12 +70,8 @@ class Programs:
             details: everything else that makes a difference; its ``repr`` counts.
             devices: those on which it runs; the first one unless given.
         """
-        details_and_devices = (details, [device.id for device in devices])
-        name = (
-            None
-            if devices and process_count() > 1
-            else self.name_of(inputs, outputs, options, details_and_devices)
-        )
+        details = (details, [device.id for device in devices])
+        name = None if devices and process_count() > 1 else self.name_of(inputs, outputs, options, details)
         if name is not None:
             stored = self.stored(name)
             if stored is not None:

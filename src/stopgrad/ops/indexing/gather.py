@@ -399,10 +399,8 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int = -1, name: str 
 
 def _repeated(x: ArrayLike, shape: Shape, other: Shape, axis: int) -> Any:
     """*x* repeated along the axes where it has size 1 and *other* has another size, except *axis*."""
-    repeated = tuple(
-        a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True))
-    )
-    return x if repeated == shape else broadcast_to(x, repeated)
+    whole = tuple(a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True)))
+    return x if whole == shape else broadcast_to(x, whole)
 
 
 class ScatterAddAlongAxis(Op):
@@ -588,16 +586,13 @@ def one_hot(
     indices = as_indices(indices)
     values = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
     typed = next((d.type_of(v).dtype for v in values if hasattr(v, "dtype") or hasattr(v, "as_output")), None)
-    value_dtype = d.dtype_of(dtype) if dtype is not None else typed or _of_numbers(on_value, off_value)
+    target = d.dtype_of(dtype) if dtype is not None else typed or _of_numbers(on_value, off_value)
     operands = (
         indices,
-        *(
-            v if hasattr(v, "dtype") or hasattr(v, "as_output") else d.as_array(v, value_dtype)
-            for v in values
-        ),
+        *(v if hasattr(v, "dtype") or hasattr(v, "as_output") else d.as_array(v, target) for v in values),
     )
     with d.about(OneHot, *operands):
-        if dtype is not None and typed is not None and typed is not value_dtype:
-            raise DTypeError(f"(C2) the values are {typed}, but dtype={value_dtype} was asked")
+        if dtype is not None and typed is not None and typed is not target:
+            raise DTypeError(f"(C2) the values are {typed}, but dtype={target} was asked")
         position = d.normal_axis(-1 if axis is None else axis, d.type_of(indices).ndim + 1, "C3")
     return d.apply(OneHot, operands, (d.shape_of(depth)[0], position), name)

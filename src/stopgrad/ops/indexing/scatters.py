@@ -156,7 +156,7 @@ class Scatter(Op, abstract=True):
 _NO_SLOPE = d.not_differentiable("an index has no derivative")
 
 
-def _elements_at(op: Operation, x: Output) -> Tensor:
+def _take(op: Operation, x: Output) -> Tensor:
     """The elements of *x* that the operation's indices choose."""
     return d.apply(GatherV2, (x, op.indices), (op.axis, op.batch_dims))
 
@@ -193,7 +193,7 @@ class TensorScatterUpdate(Scatter):
     gradient: d.Gradient = {
         "x": lambda g, op: _scatter(TensorScatterUpdate, op, g, zeros_like(op.updates)),
         "indices": _NO_SLOPE,
-        "updates": lambda g, op: _of_the_last(_elements_at(op, g), op),
+        "updates": lambda g, op: _of_the_last(_take(op, g), op),
     }
     moves = ("x", "updates")
     lower: d.Lowering = _by_numpy(_set)
@@ -229,9 +229,7 @@ class ScatterExtremum(Scatter, abstract=True):
     gradient: d.Gradient = {
         "x": lambda g, op: where(equal(op.x, op.result), _shares(g, op), 0),
         "indices": _NO_SLOPE,
-        "updates": lambda g, op: where(
-            equal(op.updates, _elements_at(op, op.result)), _elements_at(op, _shares(g, op)), 0
-        ),
+        "updates": lambda g, op: where(equal(op.updates, _take(op, op.result)), _take(op, _shares(g, op)), 0),
     }
 
 
@@ -239,9 +237,7 @@ def _shares(g: Output, op: Operation) -> Tensor:
     """The cotangent divided by how many values tie for the extreme."""
     g = wide(g)
     ones = cast(equal(op.x, op.result), g.dtype)
-    count = _scatter(
-        TensorScatterAdd, op, ones, cast(equal(op.updates, _elements_at(op, op.result)), g.dtype)
-    )
+    count = _scatter(TensorScatterAdd, op, ones, cast(equal(op.updates, _take(op, op.result)), g.dtype))
     return divide(g, count)
 
 
@@ -304,7 +300,7 @@ class TensorScatterMul(Scatter):
         "x": lambda g, op: multiply(g, conj(_scatter(TensorScatterMul, op, ones_like(op.x), op.updates))),
         "indices": _NO_SLOPE,
         "updates": lambda g, op: multiply(
-            wide(_elements_at(op, multiply(g, conj(op.x)))), conj(_products_of_others(wide(op.updates), op))
+            wide(_take(op, multiply(g, conj(op.x)))), conj(_products_of_others(wide(op.updates), op))
         ),
     }
     rounds_once = True

@@ -104,12 +104,8 @@ class MatMul(Op):
             return xp.matmul(a, b, preferred_element_type=accumulate)
         if transpose_a and not transpose_b and xp.jax.default_backend() == "cpu":
             if _swaps(a, b):
-                swapped = xp.lax.dot_general(
-                    b, a, (((0,), (0,)), ((), ())), preferred_element_type=accumulate
-                )
-                return xp.lax.optimization_barrier(
-                    swapped
-                ).T  # Without the barrier, XLA would swap them back.
+                yt = xp.lax.dot_general(b, a, (((0,), (0,)), ((), ())), preferred_element_type=accumulate)
+                return xp.lax.optimization_barrier(yt).T  # Without the barrier, XLA would swap them back.
             # XLA would use another library for it, which is slower than this copy and the product together.
             a, transpose_a = xp.lax.optimization_barrier(a.T), False
         # The contracted axes are passed on without transposing: in a loop a transposed copy costs more than
@@ -430,13 +426,12 @@ def sizes_in(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
         if len(term) != len(shape):
             raise ShapeError(f"(C2) {equation!r} has {len(term)} letters for an operand of {len(shape)} axes")
         for label, size in zip(term, shape, strict=True):
-            earlier = sizes.get(label, 1)
-            if earlier == 1 or size == 1:
-                sizes[label] = size if earlier == 1 else earlier
-            elif not d.same_size(earlier, size):
+            other = sizes.get(label, 1)
+            if other == 1 or size == 1:
+                sizes[label] = size if other == 1 else other
+            elif not d.same_size(other, size):
                 raise ShapeError(
-                    f"(C3) in {equation!r} the sizes {earlier} and {size} of {label!r} differ, and neither "
-                    "is 1"
+                    f"(C3) in {equation!r} the sizes {other} and {size} of {label!r} differ, and neither is 1"
                 )
             elif isinstance(size, int):
                 sizes[label] = size

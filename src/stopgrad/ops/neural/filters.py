@@ -82,10 +82,8 @@ def _convolved(
     laid = to_channels_last(x, n, first)
     shape = d.type_of(laid).shape
     settings = [channels_last(v, n, first) for v in (strides, padding, _or_one(dilations))]
-    values = (
-        *read_geometry(Conv, (x, filters), n, *settings),
-        number_of_groups(groups, shape[-1], kind.shape),
-    )
+    geometry = read_geometry(Conv, (x, filters), n, *settings)
+    values = (*geometry, number_of_groups(groups, shape[-1], kind.shape))
     direct = name if not first and not extra else None
     y = d.apply(Conv, (laid, filters), values, direct)
     if extra:

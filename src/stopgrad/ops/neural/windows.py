@@ -264,13 +264,13 @@ def number_of_groups(groups: int | None, channels: Size, filters: Shape) -> int:
     """The number of groups: the user's, or else that which the numbers of channels imply."""
     if groups is not None:
         return d.whole(groups)
-    per_group = filters[-2] if len(filters) >= 2 else 1
+    depth = filters[-2] if len(filters) >= 2 else 1
     return (
-        channels // per_group
+        channels // depth
         if isinstance(channels, int)
-        and isinstance(per_group, int)
-        and per_group
-        and channels % per_group == 0
+        and isinstance(depth, int)
+        and depth
+        and channels % depth == 0
         and channels
         else 1
     )

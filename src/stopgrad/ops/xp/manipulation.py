@@ -129,14 +129,8 @@ def reshape(x: ArrayLike, /, shape: ShapeLike, copy: bool | None = None) -> Tens
                [2., 3.]])
     """
     check_copy(copy)
-    reshaped = _reshape(x, shape)
-    return (
-        identity(reshaped)
-        if copy and isinstance(reshaped, Output)
-        else np.array(reshaped)
-        if copy
-        else reshaped
-    )
+    y = _reshape(x, shape)
+    return identity(y) if copy and isinstance(y, Output) else np.array(y) if copy else y
 
 
 @standard

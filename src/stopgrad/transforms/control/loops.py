@@ -72,9 +72,7 @@ def _of_model(op: Operation) -> str:
     if op.location is None or op.location.file.endswith((".py", ">")):  # A model's nodes are in no program.
         return ""
     numbers = (
-        source
-        for source in needed(op.inputs)
-        if source.type == "Placeholder" and source.outputs[0].type.ndim == 0
+        fed for fed in needed(op.inputs) if fed.type == "Placeholder" and fed.outputs[0].type.ndim == 0
     )
     names = [one.name for one in numbers if not one.outputs[0].dtype.is_floating]
     return (
@@ -157,11 +155,10 @@ class While(Op):
         ):
             raise DTypeError(f"(C2) the condition must return a scalar boolean, not {condition.output_types}")
         returned = body.output_types
-        if not same_types(returned, operands[: len(returned)]):
-            raise ShapeError(
-                f"(C3) the body must return the carry {operands[: len(returned)]}, not {returned}"
-            )
-        return operands[: len(returned)]
+        carry = operands[: len(returned)]
+        if not same_types(returned, carry):
+            raise ShapeError(f"(C3) the body must return the carry {carry}, not {returned}")
+        return carry
 
     gradient: d.Gradient = Joint(_pullback)
     samples: d.Samples = ()

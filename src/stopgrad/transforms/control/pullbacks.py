@@ -67,12 +67,8 @@ def recomputed_pullback(
 
 def keys_of(pulled: Sequence[Pulled]) -> list[Key]:
     """What arrives in any of these bodies: the positions of live parameters, with what is held."""
-    by_parameter = zip(*(branch.parts for branch in pulled), strict=True)
-    return [
-        (k, holds)
-        for k, parts in enumerate(by_parameter)
-        for holds in dict.fromkeys(h for p in parts for h in p)
-    ]
+    rows = zip(*(branch.parts for branch in pulled), strict=True)  # A row for each parameter.
+    return [(k, holds) for k, row in enumerate(rows) for holds in dict.fromkeys(h for p in row for h in p)]
 
 
 def results_for(keys: Sequence[Key], pulled: Pulled) -> list[Output | None]:

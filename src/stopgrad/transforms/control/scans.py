@@ -271,13 +271,11 @@ class _Pullback:
         inputs = (*first, *sums, *results, *(x for x, _ in self.kept), *(x for x, _ in self.fixed))
         count = len(first) + len(sums)
         values = (step, count, len(results) + len(self.kept), op.length, not op.reverse, op.unroll)
-        outputs = d.emit(Scan, inputs, values, "").outputs
+        dxs = d.emit(Scan, inputs, values, "").outputs
         place = {i: k for k, i in enumerate(live)}
         arrived = {
             (place[i], holds): dx
-            for (i, holds), dx in zip(
-                [*self.carries, *self.constants, *self.sequences], outputs, strict=False
-            )
+            for (i, holds), dx in zip([*self.carries, *self.constants, *self.sequences], dxs, strict=False)
             if i in place and ((i, holds) in self.cotangents or (_may_be_empty(op) and i < op.carries))
         }
         return by_operand(arrived, arrived.values(), len(live))
@@ -330,14 +328,12 @@ class Scan(Op):
                     f"(C3) the first axis of {operands[i]!r} must have the loop's length {length}"
                 )
             parts[i] = d.tensor_type(operands[i].dtype, operands[i].shape[1:])
-        parameters, results = body.input_types, body.output_types
-        if not same_types(parameters, parts):
-            raise ShapeError(f"(C1) the body takes {parameters}, not {tuple(parts)}")
-        if not same_types(results[:carries], parameters[:carries]):
-            raise ShapeError(
-                f"(C2) the body must return the carry {parameters[:carries]} first, not {results}"
-            )
-        return (*operands[:carries], *(d.tensor_type(t.dtype, (length, *t.shape)) for t in results[carries:]))
+        takes, gives = body.input_types, body.output_types
+        if not same_types(takes, parts):
+            raise ShapeError(f"(C1) the body takes {takes}, not {tuple(parts)}")
+        if not same_types(gives[:carries], takes[:carries]):
+            raise ShapeError(f"(C2) the body must return the carry {takes[:carries]} first, not {gives}")
+        return (*operands[:carries], *(d.tensor_type(t.dtype, (length, *t.shape)) for t in gives[carries:]))
 
     gradient: Joint = Joint(_pullback)
     samples: d.Samples = ()

@@ -144,19 +144,15 @@ class Holding:
         while path:
             op, live = path.pop()
             builder.origin = op
-            cotangents = {
-                here: g for here in waiting.pop(op, ()) if (g := arrived[here].take(op)) is not None
-            }
-            if op.definition.clips and len(cotangents) > 1:
-                # It is not linear: what comes is clipped together.
-                cotangents = {frozenset.intersection(*cotangents): total(cotangents)}
-            for here, g in cotangents.items():
+            gs = {here: g for here in waiting.pop(op, ()) if (g := arrived[here].take(op)) is not None}
+            if op.definition.clips and len(gs) > 1:  # It is not linear: what comes is clipped together.
+                gs = {frozenset.intersection(*gs): total(gs)}
+            for here, g in gs.items():
                 builder.origin = op
                 for x, dx, there in self._pull(op, g, live, here):
                     add(x, dx, there)
         return [
-            {here: g for here, arrivals in arrived.items() if (g := arrivals.arrived_at(x)) is not None}
-            for x in xs
+            {here: g for here, sums in arrived.items() if (g := sums.arrived_at(x)) is not None} for x in xs
         ]
 
     def run_inside(
@@ -174,11 +170,11 @@ class Holding:
 
     def _outside(self, parts: Mapping[Held, Output]) -> Parts:
         """The cotangents of a parameter, by the operands that are held; nobody outside asks for the rest."""
-        positions = self._parameters
+        place = self._parameters
         by_operands: dict[Holds, list[Output]] = {}
         for held, dx in parts.items():
             operands = [
-                frozenset(positions[x] for n in hold.names for x in aliases_of(n, {}) if x in positions)
+                frozenset(place[x] for n in hold.names for x in aliases_of(n, {}) if x in place)
                 for hold in held
             ]
             by_operands.setdefault(frozenset(some for some in operands if some), []).append(dx)

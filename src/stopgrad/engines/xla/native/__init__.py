@@ -18,10 +18,8 @@ __all__ = ["Kernels", "candidates", "kernels", "library", "loaded", "regions"]
 def candidates(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
     """The regions of a graph that kernels can compute."""
     convolutions = convolution.regions(operations, wanted)
-    return [
-        *convolutions,
-        *rows.regions(operations, wanted, {op for region in convolutions for op in region.operations}),
-    ]
+    taken = {op for region in convolutions for op in region.operations}
+    return [*convolutions, *rows.regions(operations, wanted, taken)]
 
 
 class Kernels(NamedTuple):
@@ -62,8 +60,5 @@ def regions(
     possible = candidates(operations, wanted)
     if not possible or (available := probe()).library is None:
         return ()
-    return (
-        [region for region in possible if paying.kind_of(region) not in available.slow]
-        if available.slow
-        else possible
-    )
+    slow = available.slow
+    return [region for region in possible if paying.kind_of(region) not in slow] if slow else possible
