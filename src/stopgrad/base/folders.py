@@ -45,10 +45,10 @@ def private_folder(name: str) -> Path | None:
     if os.name != "posix":
         return folder
     is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
-    is_parent_safe = parent.st_uid in (0, os.getuid()) and (
+    safe = parent.st_uid in (0, os.getuid()) and (
         not parent.st_mode & _OTHERS or parent.st_mode & stat.S_ISVTX
     )
-    if is_own and is_parent_safe and not status.st_mode & _OTHERS:
+    if is_own and safe and not status.st_mode & _OTHERS:
         return folder
     if str(folder) not in _WARNED:
         _WARNED.add(str(folder))

@@ -14,18 +14,18 @@ def _read() -> dict[str, Any]:
     return hints
 
 
-def _by_single_name(texts: dict[str, str]) -> dict[str, str]:
+def _split(texts: dict[str, str]) -> dict[str, str]:
     """The text for each of the names that share one."""
     return {name: text for names, text in texts.items() for name in names.split()}
 
 
 _TABLES = _read()
 """By ours, what others call it; and what to write instead of other names, and of attributes of outputs."""
-HINTS = _by_single_name(
-    {theirs: f"sg.{ours}" for ours, theirs in _TABLES["names"].items()}
-) | _by_single_name(_TABLES["advice"])
+HINTS = _split({theirs: f"sg.{ours}" for ours, theirs in _TABLES["names"].items()}) | _split(
+    _TABLES["advice"]
+)
 """What to write instead of a name that does not exist."""
-OF_OUTPUTS = _by_single_name(_TABLES["outputs"])
+OF_OUTPUTS = _split(_TABLES["outputs"])
 """What to use instead of attributes that outputs do not have."""
 
 

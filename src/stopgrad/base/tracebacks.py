@@ -181,11 +181,8 @@ def rendered(error: BaseException, tb: TracebackType | None) -> list[str]:
         if not shown:
             shown_steps = _fitting(steps, lambda some: _length([text(some, 0)]))
             shown = text(_joined(shown_steps), 0)
-    return (
-        [shown]
-        if len(shown_steps) == len(steps)
-        else [shown.rstrip("\n"), _left_out(len(steps) - len(shown_steps))]
-    )
+    count = len(steps) - len(shown_steps)
+    return [shown.rstrip("\n"), _left_out(count)] if count else [shown]
 
 
 def _from_users(steps: Sequence[TracebackType]) -> list[TracebackType]:

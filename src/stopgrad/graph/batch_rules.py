@@ -241,7 +241,7 @@ def MATMUL(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outp
     if batched[1] and not batched[0] and a.ndim == 2:
         return [_last_swapped(_rows_times(b if tb else _last_swapped(b), a, not ta, op))]
     rank = op.outputs[0].ndim
-    a, b = (widened(x, rank) if is_batched else x for x, is_batched in zip((a, b), batched, strict=True))
+    a, b = (widened(x, rank) if there else x for x, there in zip((a, b), batched, strict=True))
     if a.shape[-2 if ta else -1] == 1 and b.shape[-1 if tb else -2] == 1:  # an outer product
         return [build("Mul", _last_swapped(a) if ta else a, _last_swapped(b) if tb else b)]
     return again(op, (a, b))
@@ -268,10 +268,8 @@ def SOLVE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outpu
         last = rhs.ndim - 2
         columns = moved(rhs, 0, last)
         flat = reshaped(columns, (*columns.shape[:last], size * columns.shape[-1]))
-        solution = again(op, (matrix, flat))[0]
-        return [
-            moved(reshaped(solution, (*solution.shape[:-1], *columns.shape[last:])), solution.ndim - 1, 0)
-        ]
+        y = again(op, (matrix, flat))[0]
+        return [moved(reshaped(y, (*y.shape[:-1], *columns.shape[last:])), y.ndim - 1, 0)]
     rank = op.outputs[0].ndim
     return again(
         op, [widened(x, rank) if is_batched else x for x, is_batched in zip(operands, batched, strict=True)]

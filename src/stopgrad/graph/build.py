@@ -428,7 +428,7 @@ def joined(x: Any) -> Any:
 
 def together(*xs: object, promotes: Promotion) -> list[Output | NumpyArray]:
     """Tensors brought to one dtype by casts in the graph; unchanged if the common dtype is not allowed."""
-    operands: list[Any] = []
+    inputs: list[Any] = []
     strong: list[DType] = []
     weak: list[DType] = []
     for x in xs:
@@ -438,20 +438,18 @@ def together(*xs: object, promotes: Promotion) -> list[Output | NumpyArray]:
             if not isinstance(x, Output):
                 number = (python_dtype(x) or int32) if is_python(x) else None
                 x = as_array(x) if number is None else x
-        operands.append(x)
+        inputs.append(x)
         if number is None:
             strong.append(x.type.dtype if type(x) is Output else type_of(x).dtype)
         else:
             weak.append(number)
     if not strong:  # Python's integers may need more than 32 bits.
-        strong = [d for d in [type_of(x).dtype for x in operands] if d.is_integer and d.itemsize > 4]
+        strong = [d for d in [type_of(x).dtype for x in inputs] if d.is_integer and d.itemsize > 4]
     common = promotes.common(strong, weak)
     if not weak and all([d is common for d in strong]):  # noqa: C419 - a generator costs more
-        return operands
+        return inputs
     dtype = common if promotes.to(common) else None
-    return [
-        x if type(x) is Output and x.type.dtype is dtype else _tensor(x, dtype, operands) for x in operands
-    ]
+    return [x if type(x) is Output and x.type.dtype is dtype else _tensor(x, dtype, inputs) for x in inputs]
 
 
 _NUMBERS = {float: float32, int: int32, bool: bool_, complex: complex64}

@@ -56,22 +56,20 @@ def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
             x: a number.
             y: too.
     """
-    sections, *others = [dict(_sections(text)) for text in (own, *inherited)]
+    parts, *others = [dict(_sections(text)) for text in (own, *inherited)]
     if not any(title in ancestor for ancestor in others for title in _INHERITED):
         return own
     for title in ("Returns", "Raises"):
         for ancestor in others:
             if title in ancestor:
-                sections.setdefault(title, ancestor[title])
+                parts.setdefault(title, ancestor[title])
     for title, keys in ("Args", names), ("Constraints", _NUMBERS):
-        entries = _entries(sections.get(title, ""))
+        entries = _entries(parts.get(title, ""))
         for ancestor in others:
             further = _entries(ancestor.get(title, ""))
             entries = {key: further[key] for key in further if key in keys} | entries
-        sections[title] = "\n".join(entries[key] for key in sorted(entries, key=_place(keys)))
-    return "\n\n".join(
-        [sections[""], *(f"{title}:\n{sections[title]}" for title in TITLES if sections.get(title))]
-    )
+        parts[title] = "\n".join(entries[key] for key in sorted(entries, key=_place(keys)))
+    return "\n\n".join([parts[""], *(f"{title}:\n{parts[title]}" for title in TITLES if parts.get(title))])
 
 
 @lru_cache(256)

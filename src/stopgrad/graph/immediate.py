@@ -77,10 +77,8 @@ def _computed(plan: Plan, operands: Sequence[Any]) -> NumpyArray:
     if any(converts):
         pairs = zip(operands, converts, strict=True)
         operands = [x if to is None else np.asarray(x, to) for x, to in pairs]
-    result = QUIET.copy().run(run, *operands)
-    return owned(
-        result if type(result) is np.ndarray and result.dtype is dtype else np.asarray(result, dtype)
-    )
+    y = QUIET.copy().run(run, *operands)
+    return owned(y if type(y) is np.ndarray and y.dtype is dtype else np.asarray(y, dtype))
 
 
 def owned(array: NumpyArray) -> NumpyArray:

@@ -38,7 +38,7 @@ class Names:
 
     def of(self, op: Operation) -> str:
         """The name of an operation; of one that was taken back, the name without a number."""
-        if not self._is_in_graph(op):
+        if not self._holds(op):
             return op._label if op._label and op._label[-1] != "/" else f"{op._label}{op.type}"
         if op.id >= len(self._names):
             self._settle()
@@ -48,7 +48,7 @@ class Names:
         """The operation of this name, or None."""
         self._settle()
         op = self._taken.get(name)
-        return op if op is not None and self._is_in_graph(op) else None
+        return op if op is not None and self._holds(op) else None
 
     def all(self) -> Sequence[str]:
         """The names of all operations, in their order."""
@@ -105,7 +105,7 @@ class Names:
 
     # -------------------------------------------------------------------------------- finding out
 
-    def _is_in_graph(self, op: Operation) -> bool:
+    def _holds(self, op: Operation) -> bool:
         operations = self._operations
         return op.id < len(operations) and operations[op.id] is op
 
@@ -145,9 +145,7 @@ class Names:
         """Record an operation as the first one below its prefixes, unless there are others."""
         prefixes = []
         prefix = label.rpartition("/")[0]
-        while prefix and not (
-            (first := self._inhabited.get(prefix)) is not None and self._is_in_graph(first)
-        ):
+        while prefix and not ((first := self._inhabited.get(prefix)) is not None and self._holds(first)):
             prefixes.append(prefix)
             prefix = prefix.rpartition("/")[0]
         for prefix in reversed(prefixes):  # If a prefix has operations, so have those around it.
@@ -165,7 +163,7 @@ class Names:
 
     def _is_free(self, name: str, own: Operation | None) -> bool:
         holder = self._taken.get(name)
-        if holder is not None and holder is not own and self._is_in_graph(holder):
+        if holder is not None and holder is not own and self._holds(holder):
             return False
         claim = self._claims.get(name)
         if claim is None:
@@ -175,7 +173,7 @@ class Names:
 
     def _is_inhabited(self, prefix: str) -> bool:
         first = self._inhabited.get(prefix)
-        return first is not None and self._is_in_graph(first)
+        return first is not None and self._holds(first)
 
     def _is_inhabited_from(self, prefix: str, start: int) -> bool:
         if not start:

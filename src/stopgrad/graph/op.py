@@ -328,10 +328,8 @@ class Op:
         """Attributes with sizes replaced by numbers, from the values of their names."""
         replaced = []
         for kind, value in zip(cls.kinds.values(), values, strict=True):
-            substitute = SIZED.get(kind)
-            replaced.append(
-                value if substitute is None else map_sizes(value, partial(substitute, binding=binding))
-            )
+            bind = SIZED.get(kind)
+            replaced.append(value if bind is None else map_sizes(value, partial(bind, binding=binding)))
         return tuple(replaced)
 
     @classmethod

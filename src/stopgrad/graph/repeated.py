@@ -95,11 +95,9 @@ def remember(
     inside = [op.outputs[0] for op in built]
     others = {x: None for op in built for x in op.inputs}.keys() - {*outputs, *inside}
     numbers = {x: scalar_key(x.op) for x in others}
-    tensors = [*outputs, *numbers, *inside]
-    places = {x: i for i, x in enumerate(tensors)}
-    if None in numbers.values() or len(places) < len(
-        tensors
-    ):  # An output that is given twice has two places.
+    xs = [*outputs, *numbers, *inside]
+    places = {x: i for i, x in enumerate(xs)}
+    if None in numbers.values() or len(places) < len(xs):  # An output that is given twice has two places.
         return
     if len(_CALLS) >= CALLS:
         _CALLS.clear()

@@ -302,9 +302,7 @@ class _Pieces:
         self._count = rows[members[0]].extent
         self._pieces = max(widest // PIECE, 1)
         # Usually for one number of rows, and for all rows.
-        self._program = functools.lru_cache(2)(
-            functools.partial(_computation_of_rows, members, rows, inputs, outputs)
-        )
+        self._program = functools.lru_cache(2)(functools.partial(_compiled, members, rows, inputs, outputs))
 
     def __call__(self, *arrays: NumpyArray) -> Sequence[Any]:
         count, operands = self._count, list(zip(arrays, self._cut, strict=True))
@@ -334,7 +332,7 @@ _memory_is_kept = functools.cache(keep_memory)
 """Asks for it once: pieces get and return much memory, page by page."""
 
 
-def _computation_of_rows(
+def _compiled(
     members: Sequence[Operation],
     rows: Mapping[Operation, _Rows],
     inputs: Sequence[tuple[Output, bool]],

@@ -169,9 +169,7 @@ def _rule(infer: Any, allowed: Callable[[DType], bool], document: str, *names: s
     if names:
         signature = inspect.signature(infer)
         renames = zip(signature.parameters.values(), names, strict=True)
-        infer.__signature__ = signature.replace(
-            parameters=[parameter.replace(name=name) for parameter, name in renames]
-        )
+        infer.__signature__ = signature.replace(parameters=[p.replace(name=name) for p, name in renames])
     return infer
 
 

@@ -94,10 +94,8 @@ class Traced:
             return results[0]
         if self._leaves is None:
             return unflatten(self.spec, results)
-        remaining = iter(results)
-        return unflatten(
-            self.spec, [leaf if leaf is not _RESULT else next(remaining) for leaf in self._leaves]
-        )
+        rest = iter(results)
+        return unflatten(self.spec, [leaf if leaf is not _RESULT else next(rest) for leaf in self._leaves])
 
     def compile(self, engine: Engine, sample: Sample | None = None) -> None:
         """Compile it now if all sizes are known; else each call finds or compiles its program."""

@@ -305,12 +305,12 @@ def _transformed(
     name: str | None,
 ) -> Tensor:
     x = _as_complex(x)
-    positions, sizes = _several(Fft, x, s, axes, norm)
-    for axis, n in zip(positions, sizes, strict=True):
+    along, sizes = _several(Fft, x, s, axes, norm)
+    for axis, n in zip(along, sizes, strict=True):
         x = _fitted(x, axis, _size(n, d.type_of(x).shape[axis]))
-    if not positions:
+    if not along:
         return identity(x, name)
-    return d.apply(Fft, (x,), (tuple(positions), inverse, str(norm)), name)
+    return d.apply(Fft, (x,), (tuple(along), inverse, str(norm)), name)
 
 
 @d.builds(Fft)
@@ -530,14 +530,12 @@ def rfftn(
                [0.+0.j, 0.+0.j]])
     """
     x = _as_real(x)
-    positions, sizes = _several(Rfft, x, s, axes, norm)
-    if not positions:
+    along, sizes = _several(Rfft, x, s, axes, norm)
+    if not along:
         raise ArgumentError("takes at least one axis")
-    if len(positions) == 1:
-        return rfft(x, sizes[0], positions[0], norm, name)
-    return _transformed(
-        rfft(x, sizes[-1], positions[-1], norm), sizes[:-1], positions[:-1], norm, False, name
-    )
+    if len(along) == 1:
+        return rfft(x, sizes[0], along[0], norm, name)
+    return _transformed(rfft(x, sizes[-1], along[-1], norm), sizes[:-1], along[:-1], norm, False, name)
 
 
 @d.guarded("irfftn")
@@ -567,9 +565,9 @@ def irfftn(
                [1., 1.]])
     """
     x = _as_complex(x)
-    positions, sizes = _several(Irfft, x, s, axes, norm)
-    if not positions:
+    along, sizes = _several(Irfft, x, s, axes, norm)
+    if not along:
         raise ArgumentError("takes at least one axis")
-    if len(positions) > 1:
-        x = _transformed(x, sizes[:-1], positions[:-1], norm, True, None)
-    return _to_real(x, sizes[-1], positions[-1], norm, name)
+    if len(along) > 1:
+        x = _transformed(x, sizes[:-1], along[:-1], norm, True, None)
+    return _to_real(x, sizes[-1], along[-1], norm, name)

@@ -155,8 +155,7 @@ def _fitting(part: Any, x: Output, name: str) -> Output:
     )
     extra = gradient.ndim - x.ndim
     if extra < 0 or not all(
-        expected == 1 or d.same_size(size, expected)
-        for size, expected in zip(gradient.shape[extra:], x.shape, strict=True)
+        b == 1 or d.same_size(a, b) for a, b in zip(gradient.shape[extra:], x.shape, strict=True)
     ):
         raise ShapeError(
             f"{name}: the gradient function returned {gradient.type!r} for an argument of type {x.type!r}"

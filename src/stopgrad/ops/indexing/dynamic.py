@@ -183,12 +183,10 @@ def _numbers(values: Any, x: TensorType, what: str) -> list[Any]:
     """A number or size for each axis of a tensor."""
     if isinstance(values, np.ndarray):
         values = values.tolist()
-    numbers = [n if isinstance(n, Dim) else d.whole(n) for n in ([values] if d.is_whole(values) else values)]
-    if len(numbers) != x.ndim:
-        raise ShapeError(
-            f"(C1) {what} has {len(numbers)} numbers, and {x!r} {x.ndim} axes; give one for each"
-        )
-    return numbers
+    sizes = [n if isinstance(n, Dim) else d.whole(n) for n in ([values] if d.is_whole(values) else values)]
+    if len(sizes) != x.ndim:
+        raise ShapeError(f"(C1) {what} has {len(sizes)} numbers, and {x!r} {x.ndim} axes; give one for each")
+    return sizes
 
 
 def _is_traced(values: object) -> bool:

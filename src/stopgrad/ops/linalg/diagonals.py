@@ -170,12 +170,10 @@ def _sizes(
 ) -> tuple[Size, Size]:
     """The numbers of rows and columns of matrices with these diagonals; -1 stands for the fewest."""
     rows, columns = length - min(high, 0), length + max(low, 0)
-    explicit = [
-        None if d.is_whole(n) and d.whole(n) == -1 else d.shape_of([n])[0] for n in (num_rows, num_cols)
-    ]
-    if explicit[0] is explicit[1] is None:
+    sizes = [None if d.is_whole(n) and d.whole(n) == -1 else d.shape_of([n])[0] for n in (num_rows, num_cols)]
+    if sizes[0] is sizes[1] is None:
         rows = columns = larger(rows, columns)
-    return rows if explicit[0] is None else explicit[0], columns if explicit[1] is None else explicit[1]
+    return rows if sizes[0] is None else sizes[0], columns if sizes[1] is None else sizes[1]
 
 
 def _fitting_sizes(

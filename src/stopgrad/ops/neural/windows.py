@@ -264,14 +264,10 @@ def number_of_groups(groups: int | None, channels: Size, filters: Shape) -> int:
     """The number of groups: the user's, or else that which the numbers of channels imply."""
     if groups is not None:
         return d.whole(groups)
-    depth = filters[-2] if len(filters) >= 2 else 1
+    size = filters[-2] if len(filters) >= 2 else 1
     return (
-        channels // depth
-        if isinstance(channels, int)
-        and isinstance(depth, int)
-        and depth
-        and channels % depth == 0
-        and channels
+        channels // size
+        if isinstance(channels, int) and isinstance(size, int) and size and channels % size == 0 and channels
         else 1
     )
 

@@ -410,13 +410,11 @@ def _set_operation(
     hit = _among(_sortable(groups.values), _sortable(y))
     keep = logical_and(greater(groups.counts, 0), hit if inside else logical_not(hit))
     place = places_of(keep, size)
-    uniques = d.apply(GatherV2, (groups.values, place), (0, 0))
+    picked = d.apply(GatherV2, (groups.values, place), (0, 0))
     if exact:
-        return named(uniques, name)
-    filler = (
-        gather(uniques, np.zeros((), np.int32)) if fill_value is None else like(fill_value, uniques, "C3")
-    )
-    return convert.where(equal(place, -1), filler, uniques, name)
+        return named(picked, name)
+    filler = gather(picked, np.zeros((), np.int32)) if fill_value is None else like(fill_value, picked, "C3")
+    return convert.where(equal(place, -1), filler, picked, name)
 
 
 @d.guarded("setdiff1d")

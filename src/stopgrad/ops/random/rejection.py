@@ -160,11 +160,9 @@ def _log_gamma(xp: Namespace, accepted: Callable[..., Any], key: Array, alpha: A
     sources = _sources(xp, key, alpha.shape)
     t = accepted(xp, _gamma_round, usual, *sources, d)
     boost = xp.log(_open_fraction(xp, *sources[:2], np.uint32(0), sources[2])) / shape
-    log_draws = xp.log(d) + 3 * xp.log1p(t) + xp.where(small, boost, 0.0)
+    draws = xp.log(d) + 3 * xp.log1p(t) + xp.where(small, boost, 0.0)
     # For a shape of 0 the number is 0, for one of infinity it is infinite; other shapes have no distribution.
-    return xp.where(
-        usual, log_draws, xp.where(alpha >= 0, xp.where(alpha == 0, -math.inf, math.inf), math.nan)
-    )
+    return xp.where(usual, draws, xp.where(alpha >= 0, xp.where(alpha == 0, -math.inf, math.inf), math.nan))
 
 
 class RandomLogGamma(FromKeys):

@@ -67,12 +67,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
 
 def _combined(fn: Callable[[Any, Any], Any], spec: Spec, low: list[Any], high: list[Any]) -> list[Any]:
-    results, shape = d.flatten(d.call(fn, d.unflatten(spec, low), d.unflatten(spec, high)))
-    if shape != spec or any(
-        d.type_of(a).shape != d.type_of(b).shape for a, b in zip(results, low, strict=True)
-    ):
+    ys, shape = d.flatten(d.call(fn, d.unflatten(spec, low), d.unflatten(spec, high)))
+    if shape != spec or any(d.type_of(a).shape != d.type_of(b).shape for a, b in zip(ys, low, strict=True)):
         raise ShapeError("(C3) fn must return a structure like its arguments, of the same sizes")
-    return results
+    return ys
 
 
 def _scanned(

@@ -68,11 +68,9 @@ def _sum(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
 def _counted(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     """The number of elements in each segment, at least 1, in a shape and dtype that fit the segments."""
     shape, dtype = d.type_of(ids).shape, d.type_of(data).dtype
-    counts = maximum(_sum(fill(shape, np.int32(1)), ids, count), 1)
-    counts = cast(
-        counts, dtype if dtype.is_differentiable else d.float32 if dtype.itemsize < 4 else d.float64
-    )
-    return reshape(counts, (count, *(1,) * (d.type_of(data).ndim - len(shape))))
+    sizes = maximum(_sum(fill(shape, np.int32(1)), ids, count), 1)
+    sizes = cast(sizes, dtype if dtype.is_differentiable else d.float32 if dtype.itemsize < 4 else d.float64)
+    return reshape(sizes, (count, *(1,) * (d.type_of(data).ndim - len(shape))))
 
 
 def _mean(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:

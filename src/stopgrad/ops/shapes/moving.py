@@ -51,7 +51,7 @@ __all__ = [
 
 
 @d.reads_arguments
-def _whole_numbers(value: object, what: str) -> list[Any]:
+def _ints(value: object, what: str) -> list[Any]:
     """One whole number or several, as a list."""
     if d.is_whole(value):
         return [d.whole(value)]
@@ -89,11 +89,11 @@ def roll(
     if axis is None:
         flat = roll(reshape(input, (d.product(kind.shape),)), shift, 0)
         return reshape(flat, kind.shape, name)
-    axes = [d.normal_axis(a, kind.ndim) for a in _whole_numbers(axis, "axis")]
+    axes = [d.normal_axis(a, kind.ndim) for a in _ints(axis, "axis")]
     shifts = [shift] if is_traced(shift) and not d.type_of(shift).ndim else None
     if shifts is None and is_traced(shift):
         shifts = [reshape(part_of(shift, 0, i, 1), ()) for i, _ in enumerate(axes)]
-    shifts = shifts or _whole_numbers(shift, "shift")
+    shifts = shifts or _ints(shift, "shift")
     if len(shifts) == 1:
         shifts *= len(axes)
     if len(shifts) != len(axes):
@@ -216,7 +216,7 @@ def flip(x: ArrayLike, axis: int | Sequence[int] | None = None, name: str | None
         >>> sg.flip(np.array([1.0, 2.0]))
         array([2., 1.])
     """
-    axes = axis if axis is None else tuple(_whole_numbers(axis, "axis"))
+    axes = axis if axis is None else tuple(_ints(axis, "axis"))
     return reverse(x, d.normal_axes(axes, d.type_of(x).ndim, "C1"), name)
 
 
@@ -242,9 +242,7 @@ def moveaxis(
         (3, 4, 2)
     """
     ndim = d.type_of(x).ndim
-    here, there = (
-        [d.normal_axis(a, ndim, "C1") for a in _whole_numbers(g, "an axis")] for g in (source, destination)
-    )
+    here, there = ([d.normal_axis(a, ndim, "C1") for a in _ints(g, "an axis")] for g in (source, destination))
     if len(here) != len(there) or len({*here}) != len(here) or len({*there}) != len(there):
         raise ShapeError(f"(C1) axes {d.show_shape(here)} cannot go to {d.show_shape(there)}")
     order = [a for a in np.arange(ndim).tolist() if a not in here]
@@ -300,7 +298,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1), name: str | No
                [1., 3.]])
     """
     ndim = d.type_of(m).ndim
-    both = [d.normal_axis(a, ndim, "C1") for a in _whole_numbers(axes, "axes")]
+    both = [d.normal_axis(a, ndim, "C1") for a in _ints(axes, "axes")]
     if len(both) != 2 or both[0] == both[1]:
         raise ShapeError(f"(C1) axes {d.show_shape(both)} are no two axes of a tensor with {ndim}")
     first, second = both

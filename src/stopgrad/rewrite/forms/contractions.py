@@ -243,7 +243,7 @@ class Contraction(Maker):
         axes = frozenset[int]().union(*[self.what.axes_of(x) for x in xs])
         if len(xs) == 1:
             places = tuple([i for i, axis in enumerate(sorted(axes)) if axis in summed])
-            result = self.make(Sum, self._flat(xs[0]), values=(places, False))
+            total = self.make(Sum, self._flat(xs[0]), values=(places, False))
         else:
             xs = [self._summed_alone(x, y, summed) for x, y in (xs, xs[::-1])]
             # Ordered so that the axes of the result need no transpose.
@@ -252,11 +252,9 @@ class Contraction(Maker):
                 xs = xs[::-1]
             terms = ["".join(_LETTERS[i] for i in sorted(self.what.axes_of(x))) for x in xs]
             equation = ",".join(terms) + "->" + "".join(_LETTERS[i] for i in sorted(axes - summed))
-            result = self.make(Einsum, *[self._flat(x) for x in xs], values=(equation,))
-        staying = axes - summed
-        return self.reshape(
-            result, [size if i in staying else 1 for i, size in enumerate(self.what.type.shape)]
-        )
+            total = self.make(Einsum, *[self._flat(x) for x in xs], values=(equation,))
+        rest = axes - summed
+        return self.reshape(total, [size if i in rest else 1 for i, size in enumerate(self.what.type.shape)])
 
     def _flat(self, x: Output) -> Output:
         return self.reshape(x, [size for size in x.shape if size != 1])

@@ -405,10 +405,8 @@ class _Moving:
     def _before(self) -> None:
         """Compute for all steps what is done before the loop."""
         loop, before = self.loop, self.plan.before
-        results = [y for op in loop.operations if op in before for y in op.outputs]
-        used = [
-            y for y in results if loop.returns[y] or any(op not in before for op in loop.users.get(y, ()))
-        ]
+        ys = [y for op in loop.operations if op in before for y in op.outputs]
+        used = [y for y in ys if loop.returns[y] or any(op not in before for op in loop.users.get(y, ()))]
         if used:
             operands = {**self.stacked, **self.once}
             self._at_all_steps(Body(loop.body.graph, list(operands), used), list(operands.values()))

@@ -51,10 +51,9 @@ def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | Parts | None]:
     """The gradient: the same choice among the branches' pullbacks, which compute their branch again."""
-    positions = [i - 1 for i in live]  # The index comes before the branches' operands.
+    places = [i - 1 for i in live]  # The index comes before the branches' operands.
     pulled = [
-        recomputed_pullback(body, gs, positions, acting, op, "the gradient of a branch")
-        for body in op.branches
+        recomputed_pullback(body, gs, places, acting, op, "the gradient of a branch") for body in op.branches
     ]
     keys = keys_of(pulled)
     if not keys:
@@ -176,7 +175,7 @@ def cond(
             "sg.reduce_all"
         )
     index = cast(pred if isinstance(pred, (Output, Operation)) else d.as_array(pred), d.int32)
-    return _conditional("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
+    return _choice("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
 
 
 @d.guarded("switch")
@@ -215,9 +214,7 @@ def switch(
         index = d.as_array(np.clip(d.as_array(index), 0, len(branches) - 1), d.int32)
     elif kind.dtype is not d.int32:
         index = cast(_clamped(index, len(branches) - 1), d.int32)
-    return _conditional(
-        "switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name
-    )
+    return _choice("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
 
 
 def _clamped(index: Output | Operation, last: int) -> Any:
@@ -226,7 +223,7 @@ def _clamped(index: Output | Operation, last: int) -> Any:
     return minimum(maximum(index, low), high)
 
 
-def _conditional(
+def _choice(
     what: str,
     index: ArrayLike,
     functions: Sequence[Any],
