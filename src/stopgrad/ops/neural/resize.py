@@ -59,8 +59,8 @@ def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
     kernel = _KERNELS[method]
     assert kernel is not None
     centres = (np.arange(after)[:, None] + 0.5) * step
-    found = kernel(np.abs(np.arange(before) + 0.5 - centres) / (max(step, 1) if antialias else 1))
-    return found / found.sum(1, keepdims=True)
+    weights = kernel(np.abs(np.arange(before) + 0.5 - centres) / (max(step, 1) if antialias else 1))
+    return weights / weights.sum(1, keepdims=True)
 
 
 def _nearest(before: int, after: int) -> NumpyArray:
@@ -70,13 +70,13 @@ def _nearest(before: int, after: int) -> NumpyArray:
 
 @d.reads_arguments
 def _new_size(size: Sequence[int], height: int, width: int, keep: bool) -> tuple[int, int]:
-    wanted = [d.whole(n) for n in size]
-    if len(wanted) != 2 or min(wanted) < 1:
+    sizes = [d.whole(n) for n in size]
+    if len(sizes) != 2 or min(sizes) < 1:
         raise ArgumentError(f"size={size!r} must be two numbers above 0, the new height and width")
     if keep:
-        scale = min(wanted[0] / height, wanted[1] / width)
-        wanted = [max(round(scale * n), 1) for n in (height, width)]
-    return wanted[0], wanted[1]
+        scale = min(sizes[0] / height, sizes[1] / width)
+        sizes = [max(round(scale * n), 1) for n in (height, width)]
+    return sizes[0], sizes[1]
 
 
 @d.guarded("resize")

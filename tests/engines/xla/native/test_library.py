@@ -122,8 +122,8 @@ def test_a_library_that_is_not_as_it_was_built_is_not_found(tmp_path: Path, dama
     (tmp_path / "made").write_bytes(content)
     path = tmp_path / module._sealed("kernels", tmp_path / "made")
     path.write_bytes(content)
-    assert module._whole(tmp_path, "kernels") == path
-    assert module._whole(tmp_path, "other") is None
+    assert module._intact(tmp_path, "kernels") == path
+    assert module._intact(tmp_path, "other") is None
     if damage == "another name":
         path = path.rename(path.with_name(path.name[:-8] + "00000.so"))
     elif damage in ("a link", "a folder"):
@@ -132,7 +132,7 @@ def test_a_library_that_is_not_as_it_was_built_is_not_found(tmp_path: Path, dama
     else:
         changed = {"empty": b"", "half": content[:500], "one bit": bytes([content[0] ^ 1]) + content[1:]}
         path.write_bytes(changed[damage])
-    assert module._whole(tmp_path, "kernels") is None
+    assert module._intact(tmp_path, "kernels") is None
     assert path.is_dir() or not path.exists()
 
 
