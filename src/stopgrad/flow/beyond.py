@@ -20,7 +20,7 @@ TOGETHER = 256
 
 def walls_beyond(survey: Survey, place: Callable[[Wall], P], places: Sequence[P]) -> dict[P, Next]:
     """For cuts, given by their places, the walls that are next behind each."""
-    found: dict[P, Next] = {}
+    walls_behind: dict[P, Next] = {}
     wanted = dict.fromkeys(places)
     removed: dict[P, list[Ending]] = {}
     for ending in survey.endings:
@@ -31,8 +31,8 @@ def walls_beyond(survey: Survey, place: Callable[[Wall], P], places: Sequence[P]
     while rest:
         part, rest = rest[:TOGETHER], rest[TOGETHER:]
         for at, walls in zip([at for at, _ in part], _seen_from(survey, [e for _, e in part]), strict=True):
-            found[at] = walls
-    return found
+            walls_behind[at] = walls
+    return walls_behind
 
 
 def _seen_from(survey: Survey, removed: Sequence[Sequence[Ending]]) -> list[Next]:
@@ -48,14 +48,14 @@ def _seen_from(survey: Survey, removed: Sequence[Sequence[Ending]]) -> list[Next
                         x = inside.inputs[i]
                         start[x] = start.get(x, 0) | results.starting(1 << k, x)
     reached = from_results(sweep, start, results)
-    found: list[Next] = [[] for _ in removed]
+    walls_behind: list[Next] = [[] for _ in removed]
     for ending in endings(sweep, reached, survey.leads, results, survey.sources):
-        seen = ending.results
-        while seen:
-            lowest = seen & -seen
-            found[lowest.bit_length() - 1].append(ending)
-            seen ^= lowest
-    return found
+        bits = ending.results
+        while bits:
+            lowest = bits & -bits
+            walls_behind[lowest.bit_length() - 1].append(ending)
+            bits ^= lowest
+    return walls_behind
 
 
 def open_path(survey: Survey, ys: Sequence[Output], x: Output) -> list[Operation]:

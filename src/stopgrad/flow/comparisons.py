@@ -80,7 +80,7 @@ class Comparison(NamedTuple):
     @property
     def message(self) -> str:
         """The fact."""
-        a, b, table = (_told(shape) for shape in (*self.shapes, self.result))
+        a, b, table = (_worded(shape) for shape in (*self.shapes, self.result))
         return f"shapes {a} and {b} are broadcast to {table}: each prediction is compared with every target"
 
     @property
@@ -90,7 +90,7 @@ class Comparison(NamedTuple):
         return f"give both one shape: {column}[..., 0], or {row}[..., None]"
 
 
-def _told(shape: Shape) -> str:
+def _worded(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
@@ -157,14 +157,14 @@ def comparisons(
     apart = every and len(xs) <= _APART
     masks = {x: 1 << k if apart else 1 for k, x in enumerate(xs.values())}
     targets = {x for name, x in xs.items() if apart and "." not in name and "[" not in name}
-    found: dict[Any, Comparison] = {}
+    by_line: dict[Any, Comparison] = {}
     for one in _within(ys[0].op.graph.subgraph_to(ys), ys, masks, targets, where):
         row = min(one.shapes, key=len)
         if len(row) == 1 and len(one.result) == 2 and is_mapped is not None and is_mapped(one.operation):
             continue  # The user compares one prediction, or one target, with all.
         at = where(one.operation)
-        found.setdefault(one.operation if at is None else (at.own.file, at.own.line), one)
-    return list(found.values())
+        by_line.setdefault(one.operation if at is None else (at.own.file, at.own.line), one)
+    return list(by_line.values())
 
 
 def _within(
@@ -229,7 +229,7 @@ class _Tables:
         self._operations, self._ends, self._masks, self._targets = operations, ends, masks, targets
         self._where = where
         self._xs = xs
-        self._found: list[Comparison] = []
+        self._comparisons: list[Comparison] = []
         self._of: dict[Output, int] = {}  # For what is made of tables: of which, as bits.
         self._exponentials: set[Output] = set()
         self._summed = self._otherwise = 0
@@ -237,18 +237,18 @@ class _Tables:
     def judged(self) -> Iterator[Comparison]:
         """The tables of which nothing but a sum or a mean is taken."""
         for op in self._operations:
-            found = self._compared(op)
-            if found is not None:
-                self._begins(found)
+            comparison = self._compared(op)
+            if comparison is not None:
+                self._begins(comparison)
             else:
                 self._follow(op)
-        for k, one in enumerate(self._found):
+        for k, one in enumerate(self._comparisons):
             if self._summed >> k & 1 and not self._otherwise >> k & 1:
                 yield one
 
     def _begins(self, one: Comparison) -> None:
-        bit, y = 1 << len(self._found), one.operation.outputs[0]
-        self._found.append(one)
+        bit, y = 1 << len(self._comparisons), one.operation.outputs[0]
+        self._comparisons.append(one)
         if _count(y) == 1:  # A loss that takes the sum itself.
             self._summed |= bit
         else:
@@ -284,7 +284,7 @@ class _Tables:
         """
         size = max(_count(x) for x in op.inputs if x in self._of)
         others = [x for x in op.inputs if x not in self._of and _count(x) != 1 and not _is_filled(x)]
-        tables = [one for k, one in enumerate(self._found) if bits >> k & 1]
+        tables = [one for k, one in enumerate(self._comparisons) if bits >> k & 1]
         if all(size != prod(one.result) for one in tables):
             return name in _SCALES and not any(self._masks.get(x, 0) for x in others)
         shapes = [one.shapes[not self._is_column(one)] for one in tables]
@@ -344,8 +344,12 @@ class _Tables:
         made_by = _begun(column).op
         if _name(made_by) not in _NEW_AXIS or not made_by.inputs or made_by.inputs[0].shape != row.shape:
             return False
-        made, compared = self._where(made_by), self._where(op)
-        same = made is None or compared is None or (made.file, made.line) == (compared.file, compared.line)
+        made_at, compared_at = self._where(made_by), self._where(op)
+        same = (
+            made_at is None
+            or compared_at is None
+            or (made_at.file, made_at.line) == (compared_at.file, compared_at.line)
+        )
         return same or bool(self._masks.get(column, 0))
 
 

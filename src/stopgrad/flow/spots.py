@@ -64,13 +64,13 @@ class Spot:
         for cut in self.cuts:
             reason = _reason(cut)
             reasons[reason] = reasons.get(reason, 0) + cut.uses
-        told = [
-            f"{why} ({counted(uses, 'use')}){made}" if counting and uses > 1 else why + made
-            for (why, made), uses in reasons.items()
+        texts = [
+            f"{why} ({counted(uses, 'use')}){suffix}" if counting and uses > 1 else why + suffix
+            for (why, suffix), uses in reasons.items()
         ]
-        return listed(told if len(told) <= PLACES + 1 else [*told[:PLACES], "others"])
+        return listed(texts if len(texts) <= PLACES + 1 else [*texts[:PLACES], "others"])
 
-    def told(self, counting: bool = True) -> list[Piece]:
+    def pieces(self, counting: bool = True) -> list[Piece]:
         """The same, and where in a helper."""
         return [self.reasons(counting), *self.helpers]
 
@@ -82,20 +82,20 @@ class Spot:
 
 def source_of(report: Reaches, operations: Sequence[Operation], style: str) -> Excerpt:
     """The line of source that operations come from, with the expressions underlined."""
-    found = dict.fromkeys(map(report.location, operations))
-    return Excerpt([None if at is None else at.cause for at in found], style)
+    locations = dict.fromkeys(map(report.location, operations))
+    return Excerpt([None if at is None else at.cause for at in locations], style)
 
 
 def spots_of(report: Reaches, cuts: Iterable[Cut]) -> list[Spot]:
     """The lines at which cuts are, each once."""
-    found: dict[object, Spot] = {}
+    by_line: dict[object, Spot] = {}
     for cut in cuts:
         spot = Spot(report, cut)
-        if spot.key in found:
-            found[spot.key].add(spot)
+        if spot.key in by_line:
+            by_line[spot.key].add(spot)
         else:
-            found[spot.key] = spot
-    return list(found.values())
+            by_line[spot.key] = spot
+    return list(by_line.values())
 
 
 def at(spots: Sequence[Spot], reasons: Collection[object] | None = (), most: int = PLACES) -> list[Piece]:
@@ -125,15 +125,15 @@ def _named(places: Sequence[tuple[Location | str, str]], most: int) -> list[Piec
     for where, more in places:
         file = where if isinstance(where, str) else shown_file(where.file)
         files.setdefault(file, []).append((where, more))
-    told: list[list[Piece]] = []
+    lines: list[list[Piece]] = []
     for together in files.values():
         for i, (where, more) in enumerate(together):
-            told.append([f":{where.line}" if i and not isinstance(where, str) else (where, ""), more])
-    if len(told) > most + 1:
-        told[most:] = [[counted(len(told) - most, "more line")]]
+            lines.append([f":{where.line}" if i and not isinstance(where, str) else (where, ""), more])
+    if len(lines) > most + 1:
+        lines[most:] = [[counted(len(lines) - most, "more line")]]
     joined: list[Piece] = []
-    for i, pieces in enumerate(told):
-        joined += [", " if i < len(told) - 1 else " and "] if i else []
+    for i, pieces in enumerate(lines):
+        joined += [", " if i < len(lines) - 1 else " and "] if i else []
         joined += pieces
     return joined
 
@@ -144,7 +144,7 @@ def _reason(cut: Cut) -> tuple[str, str]:
     reason = cut.reason.removesuffix(", where its condition holds") if cut.switched else cut.reason
     origin = cut.operation.origin
     if origin is None:
-        made = ""
+        suffix = ""
     else:
-        made = ", in the gradient of this line" if cut.location else f", in the gradient of {origin.type}"
-    return f"{reason}{switched}", made
+        suffix = ", in the gradient of this line" if cut.location else f", in the gradient of {origin.type}"
+    return f"{reason}{switched}", suffix

@@ -101,8 +101,8 @@ class Survey:
         reached = from_results(sweep, {y: results.starting(1, y) for y in self._ys}, results)
         leads = to_sources(sweep, self._begin, sources)
         ends = endings(sweep, reached, leads, results, sources)
-        found = openly_behind(sweep, [end.spot for end in ends if removed(end.wall)])
-        return [k for k, x in enumerate(self.xs) if x in self._begin and found[sweep.place(x)]]
+        passed = openly_behind(sweep, [end.spot for end in ends if removed(end.wall)])
+        return [k for k, x in enumerate(self.xs) if x in self._begin and passed[sweep.place(x)]]
 
     def status(self, x: Output) -> Status:
         """Whether a gradient arrives, and if not, why not."""
@@ -182,10 +182,10 @@ class Survey:
         if at < 0:
             return Mark(False, False, False, False, False, False)
         arrives, leads = self.reached[at], self.leads[at]
-        found = self._mark(arrives, leads)
+        mark = self._mark(arrives, leads)
         for n in range(at + 1, at + len(op.outputs)):
-            found = Mark(*map(operator.or_, found, self._mark(self.reached[n], self.leads[n])))
-        return found
+            mark = Mark(*map(operator.or_, mark, self._mark(self.reached[n], self.leads[n])))
+        return mark
 
     def _mark(self, reached: int, leads: int) -> Mark:
         """The mark of one output."""
@@ -248,25 +248,25 @@ def surveys(
     some = [op for op in above if op.definition.selective or op.definition.has_bodies]
     groups = by_gates(list(selective_gates(some)), list(dict.fromkeys(xs)))
     sweep = Sweep(above)
-    found = []
+    separate = []
     for acting, group in groups.items():
         survey = Survey(ys, group, stops, above, acting, sweep.where(acting, some))
         if by_library is None or not any(by_library(ending.wall.operation) for ending in survey.endings):
-            found.append(survey)
+            separate.append(survey)
             continue
         arriving = [x for x in group if survey.arrives(x)]
         others = [x for x in group if not survey.arrives(x)]
         if arriving:
-            found.append(Survey(ys, arriving, stops, above, acting, sweep.where(acting, some), by_library))
+            separate.append(Survey(ys, arriving, stops, above, acting, sweep.where(acting, some), by_library))
         if others:
-            found.append(Survey(ys, others, stops, above, acting, sweep.where(acting, some)))
-    return found
+            separate.append(Survey(ys, others, stops, above, acting, sweep.where(acting, some)))
+    return separate
 
 
 def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
     """The operations of a graph from which ys are not computed, and whose results nothing takes."""
-    known = set(above)
-    left = [op for op in graph.operations if op not in known]
+    leading = set(above)
+    left = [op for op in graph.operations if op not in leading]
     taken = {x.op for op in left for x in op.inputs}
     return [op for op in left if op not in taken]
 
@@ -274,13 +274,13 @@ def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
 def within_rules(graph: Graph) -> set[Operation]:
     """The operations whose results are only handed on, by functions with gradients of their own."""
     takers: dict[Operation, bool] = {}
-    found: set[Operation] = set()
+    handing: set[Operation] = set()
     for op in reversed(graph.operations):
         if takers.get(op):
-            found.add(op)
+            handing.add(op)
         for i, x in enumerate(op.inputs):
-            takers[x.op] = takers.get(x.op, True) and (op in found or replaces(op, i))
-    return found
+            takers[x.op] = takers.get(x.op, True) and (op in handing or replaces(op, i))
+    return handing
 
 
 def _settle(graph: Graph, ys: Sequence[Output]) -> None:

@@ -149,12 +149,12 @@ class Ablation(FlowReport):
         yield Paragraph(f"{head}; gradients of {names(self.inputs, self.inputs) or 'nothing'}")
         for stop in self.stops:
             yield _headed(stop.kind, stop, _stop_parts(stop, self.engine))
-        for title, found in (
+        for title, suggestions in (
             ("a stop here would change no gradient and save work", self.suggestions),
             ("all that arrives here is zero", self.zeros),
         ):
-            for one in found:
-                yield _headed(title, one, _suggestion_parts(one, self.engine))
+            for suggestion in suggestions:
+                yield _headed(title, suggestion, _suggestion_parts(suggestion, self.engine))
 
     def _data(self) -> dict[str, Any]:
         return fields_of(self)
@@ -162,10 +162,10 @@ class Ablation(FlowReport):
     def _notices(self) -> Iterator[Notice]:
         for stop in self.stops:
             yield Notice("note", stop.kind, f"this {stop.kind}: {stop.verdict}", stop.location)
-        for one in self.suggestions:
-            saved = counted(one.operations_saved, "operation")
-            told = f"a stop here would change no gradient and save {saved}"
-            yield Notice("note", "a stop would save work", told, one.location)
+        for suggestion in self.suggestions:
+            saved = counted(suggestion.operations_saved, "operation")
+            text = f"a stop here would change no gradient and save {saved}"
+            yield Notice("note", "a stop would save work", text, suggestion.location)
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{_place(stop)}: {stop.verdict}" for stop in self.stops)
@@ -193,8 +193,8 @@ def _stop_parts(stop: Stop, engine: str | None) -> Iterator[Part]:
     if stop.verdict == CHANGES:
         yield from _table(stop)
     if stop.operations_with is not None:
-        told = f"operations: {stop.operations_with} with, {stop.operations_without} without"
-        yield Paragraph(told, indent=4)
+        text = f"operations: {stop.operations_with} with, {stop.operations_without} without"
+        yield Paragraph(text, indent=4)
     yield from _times(stop, "{with} with, {without} without", engine)
 
 
@@ -219,16 +219,16 @@ def _arrival(change: Change) -> str:
     return "none with it" if change.arrives_without else "none without"
 
 
-def _suggestion_parts(one: Suggestion, engine: str | None) -> Iterator[Part]:
-    if one.within:
+def _suggestion_parts(suggestion: Suggestion, engine: str | None) -> Iterator[Part]:
+    if suggestion.within:
         yield Paragraph("at an inner value of this call: to be mended there", indent=4)
-    yield Paragraph(zero_at("what arrives", one.points), indent=4)
-    if one.disconnects:
-        told = f"with a stop here, the gradient of {names(one.disconnects)} is none instead of zero"
-        yield Paragraph(told, indent=4)
-    saved = f"{one.operations_saved} of {one.operations_without} operations"
+    yield Paragraph(zero_at("what arrives", suggestion.points), indent=4)
+    if suggestion.disconnects:
+        text = f"with a stop here, the gradient of {names(suggestion.disconnects)} is none instead of zero"
+        yield Paragraph(text, indent=4)
+    saved = f"{suggestion.operations_saved} of {suggestion.operations_without} operations"
     yield Paragraph(f"a stop saves {saved}", indent=4)
-    yield from _times(one, "{without} as it is, {with} with a stop", engine)
+    yield from _times(suggestion, "{without} as it is, {with} with a stop", engine)
 
 
 def _times(one: Stop | Suggestion, form: str, engine: str | None) -> Iterator[Part]:

@@ -62,9 +62,9 @@ def _error(rows: Rows) -> float:
 def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
     """The rank of a row: first what differs, at a known element, of a low order, in the sum of results."""
     excess = float(rows.excess[at])
-    known = one.directions[at[0]].place is not None
+    by_element = one.directions[at[0]].place is not None
     plain = rows.mode == "reverse" and at[1] == 0
-    return (True, known, -one.order.number, plain, excess) if excess > 1.0 else (False, excess)
+    return (True, by_element, -one.order.number, plain, excess) if excess > 1.0 else (False, excess)
 
 
 def _worst(one: Comparison, rows: Rows) -> list[tuple[int, int]]:
@@ -74,11 +74,11 @@ def _worst(one: Comparison, rows: Rows) -> list[tuple[int, int]]:
         return []
     alone = np.array([[direction.place is not None] for direction in one.directions])
     first = np.arange(excess.shape[1]) == 0
-    found = []
+    positions = []
     for chosen in (excess, np.where(alone, excess, -1.0), np.where(alone & first, excess, -1.0)):
         i, j = np.unravel_index(np.argmax(chosen), chosen.shape)
-        found.append((int(i), int(j)))
-    return found
+        positions.append((int(i), int(j)))
+    return positions
 
 
 def _reason(rows: Rows, at: tuple[int, int]) -> str:
@@ -98,7 +98,7 @@ def _reason(rows: Rows, at: tuple[int, int]) -> str:
 
 
 def _kinks(type: TensorType, one: Comparison, rows: Rows) -> list[Kink]:
-    found = []
+    kinks = []
     for i in range(len(rows.kind) if rows.kind.size else 0):
         steep = np.isinf(rows.low[i]) | np.isinf(rows.high[i])
         with np.errstate(invalid="ignore"):
@@ -106,7 +106,7 @@ def _kinks(type: TensorType, one: Comparison, rows: Rows) -> list[Kink]:
         leap = np.nonzero(rows.kind[i] == JUMP)[0]
         j = int(leap[0]) if leap.size else int(np.argmax(gap))
         if leap.size or gap[j] > rows.allowed[i, j]:
-            found.append(
+            kinks.append(
                 Kink(
                     _place(type, one.directions[i].place),
                     float(rows.generated[i, j]),
@@ -116,7 +116,7 @@ def _kinks(type: TensorType, one: Comparison, rows: Rows) -> list[Kink]:
                     one.order.number,
                 )
             )
-    return found
+    return kinks
 
 
 def _place(type: TensorType, place: int | None) -> tuple[int, ...] | None:

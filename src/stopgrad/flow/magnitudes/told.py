@@ -34,16 +34,16 @@ _STYLES = {
 }
 
 
-def in_short(found: Sequence[Trouble], of: Iterable[Magnitude], single: bool) -> str:
+def in_short(troubles: Sequence[Trouble], of: Iterable[Magnitude], single: bool) -> str:
     """What is wrong, as the last part of a summary: ``"12 of them get exactly 0"``; empty if nothing is.
 
     Args:
-        found: the troubles.
+        troubles: the troubles.
         of: the magnitudes of the tensors asked about.
         single: whether the summary is about a single tensor.
     """
     every = list(of)
-    counts = Counter({kind: sum(len(one.keys) for one in found if one.kind == kind) for kind in _VERBS})
+    counts = Counter({kind: sum(len(one.keys) for one in troubles if one.kind == kind) for kind in _VERBS})
     faded = sum(one.is_zero for one in every) - counts[ZERO]  # What vanished may have become exactly 0.
     counts[ZERO] += faded
     counts[VANISHING] -= faded
@@ -53,24 +53,24 @@ def in_short(found: Sequence[Trouble], of: Iterable[Magnitude], single: bool) ->
     whole = [kind for kind, n in counts.items() if n == len(every) > 0]
     if whole:
         return f"{'both' if len(every) == 2 else 'all'} of them {_VERBS[whole[0]][1]}"
-    told = [f"{number(n)} of them {_VERBS[kind][n > 1]}" for kind, n in counts.items() if n > 0]
-    return listed([told[0], *[one.replace(" of them", "", 1) for one in told[1:]]]) if told else ""
+    clauses = [f"{number(n)} of them {_VERBS[kind][n > 1]}" for kind, n in counts.items() if n > 0]
+    return listed([clauses[0], *[one.replace(" of them", "", 1) for one in clauses[1:]]]) if clauses else ""
 
 
 def span(of: dict[str, Magnitude], every: Iterable[str]) -> Paragraph | None:
     """The smallest and the largest norm; None if there are none that are numbers other than 0."""
-    known = sorted([(one.norm, name) for name, one in of.items() if one.is_finite and one.norm])
-    if not known:
+    norms = sorted([(one.norm, name) for name, one in of.items() if one.is_finite and one.norm])
+    if not norms:
         return None
-    (low, least), (high, most) = known[0], known[-1]
+    (low, least), (high, most) = norms[0], norms[-1]
     text = f"{figure(low)} at {names([least], every)}"
-    if len(known) > 1:
+    if len(norms) > 1:
         text += f" to {figure(high)} at {names([most], every)}"
     return Paragraph(("norms: ", DIM), text)
 
 
 def parts_of(
-    found: Sequence[Trouble],
+    troubles: Sequence[Trouble],
     of: dict[str, Magnitude],
     every: Iterable[str],
     width: int,
@@ -79,7 +79,7 @@ def parts_of(
     """The sections of a report.
 
     Args:
-        found: the troubles.
+        troubles: the troubles.
         of: the magnitudes of the tensors asked about, by name.
         every: the names of all of them.
         width: the columns of the page.
@@ -88,13 +88,13 @@ def parts_of(
     if not of:
         return
     every = list(every)
-    for one in found[:MOST]:
+    for one in troubles[:MOST]:
         shown = list(_shown(one.causes, _STYLES[one.kind], source))
         if one.kind == NOT_FINITE and not shown:  # Nothing on the way was measured.
             shown = [Paragraph("trace_nan finds the operation that makes it so", indent=2)]
         yield Section(_heading(one, of, every, width), shown)
-    if len(found) > MOST:
-        yield Section(Paragraph(f"and {counted(len(found) - MOST, 'more trouble')}; to_json() has all"))
+    if len(troubles) > MOST:
+        yield Section(Paragraph(f"and {counted(len(troubles) - MOST, 'more trouble')}; to_json() has all"))
     norms = span(of, every)
     if norms is not None:
         yield Section(norms)
@@ -145,7 +145,7 @@ def _others(one: Trouble) -> str:
     return f"; {counted(len(one.keys), 'tensor')} are {beyond} {factor} of it"
 
 
-def findings_of(found: Sequence[Trouble], of: dict[str, Magnitude]) -> list[Finding]:
+def findings_of(troubles: Sequence[Trouble], of: dict[str, Magnitude]) -> list[Finding]:
     """The troubles as findings, which notices and data contain."""
     return [
         Finding(
@@ -154,7 +154,7 @@ def findings_of(found: Sequence[Trouble], of: dict[str, Magnitude]) -> list[Find
             tuple([op for cause in one.causes for op in cause.operations]),
             one.keys,
         )
-        for one in found
+        for one in troubles
     ]
 
 
@@ -169,11 +169,11 @@ def _because(causes: Sequence[Cause]) -> str:
     return f": {listed([str(cause) for cause in causes])}" if causes else ""
 
 
-def summary_data(found: Sequence[Trouble], of: dict[str, Magnitude]) -> dict[str, Any] | None:
+def summary_data(troubles: Sequence[Trouble], of: dict[str, Magnitude]) -> dict[str, Any] | None:
     """How many gradients were measured, and how many are of no use; None if none were measured."""
     if not of:
         return None
-    counts = {kind: sum(len(one.keys) for one in found if one.kind == kind) for kind in KINDS}
+    counts = {kind: sum(len(one.keys) for one in troubles if one.kind == kind) for kind in KINDS}
     return {"measured": len(of), "kinds": counts}
 
 

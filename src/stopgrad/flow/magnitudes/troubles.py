@@ -63,8 +63,8 @@ def troubles(measured: Measured, names: Sequence[str], where: Where) -> list[Tro
     """
     if not measured.of:
         return []
-    given = [name for name in names if name in measured.of and measured.of[name].elements]
-    return _Search(measured, where).troubles(given)
+    judged = [name for name in names if name in measured.of and measured.of[name].elements]
+    return _Search(measured, where).troubles(judged)
 
 
 class _Search:
@@ -92,19 +92,19 @@ class _Search:
         of = self._measured.of
         bad = [name for name in names if not of[name].is_finite]
         zero = [name for name in names if of[name].is_zero]
-        known = {*bad, *zero}
-        rest = [name for name in names if name not in known]
+        unusable = {*bad, *zero}
+        rest = [name for name in names if name not in unusable]
         faded = [name for name in zero if self._fades_out(name)]
-        found = self._ended(NOT_FINITE, bad, self._breaks)
-        found += self._ended(ZERO, [name for name in zero if name not in set(faded)], self._stops)
+        troubles = self._ended(NOT_FINITE, bad, self._breaks)
+        troubles += self._ended(ZERO, [name for name in zero if name not in set(faded)], self._stops)
         vanished = [name for name in rest if self._size(name) <= VANISHED * self._peak(name)]
-        found += self._spread(VANISHING, [*faded, *vanished], 0)
+        troubles += self._spread(VANISHING, [*faded, *vanished], 0)
         exploded = [name for name in rest if self._size(name) >= EXPLODED * self._least(name)]
-        found += self._spread(EXPLODING, exploded, 1)
+        troubles += self._spread(EXPLODING, exploded, 1)
         whole = self._measured.root_mean_square
-        if not found and 0 < whole <= TINY:
-            found = [self._all_tiny(rest)]
-        return found
+        if not troubles and 0 < whole <= TINY:
+            troubles = [self._all_tiny(rest)]
+        return troubles
 
     # ------------------------------------------------------------------------------------- how large
 
@@ -156,16 +156,16 @@ class _Search:
             passed.append(at)
             link = self._chains.link.get(at)
             at = None if link is None else link.result
-        found: tuple[Output | None, Output | None] = (None, None) if at is None else self._extremes[at]
+        extremes: tuple[Output | None, Output | None] = (None, None) if at is None else self._extremes[at]
         for at in reversed(passed):
             size = self._free(at)
             if at in self._first and 0 < size < math.inf:
-                peak, least = found
-                found = (
+                peak, least = extremes
+                extremes = (
                     at if peak is None or size > self._free(peak) else peak,
                     at if least is None or size < self._free(least) else least,
                 )
-            self._extremes[at] = found
+            self._extremes[at] = extremes
         return self._extremes[x]
 
     # --------------------------------------------------------------------- where all of it ends at once
@@ -188,28 +188,30 @@ class _Search:
 
     def _frontier(self, x: Output, kind: str) -> Collection[Link]:
         """The operations that take something good and pass on nothing, or no numbers, towards a tensor."""
-        known = self._frontiers.setdefault(kind, {})
+        by_tensor = self._frontiers.setdefault(kind, {})
         stack = [x]
         while stack:
             at = stack[-1]
             links = self._chains.users.get(at, ())
             behind = [link.result for link in links if not self._is_good(link.result, kind)]
-            missing = [y for y in behind if y not in known]
+            missing = [y for y in behind if y not in by_tensor]
             if missing:
                 stack += missing
                 continue
             stack.pop()
-            found = [known[y] for y in behind]
+            frontiers = [by_tensor[y] for y in behind]
             # Of what was not measured, nothing is known: it may be good, too.
             measured = at is x or self._chains.known(at) is not None
             ending = [link for link in links if measured and self._is_good(link.result, kind)]
-            alone = found[0] if len(found) == 1 and not ending else None  # Along a chain, they share one.
-            known[at] = (
-                dict.fromkeys([*ending, *(link for some in found for link in some)])
+            alone = (
+                frontiers[0] if len(frontiers) == 1 and not ending else None
+            )  # Along a chain, they share one.
+            by_tensor[at] = (
+                dict.fromkeys([*ending, *(link for some in frontiers for link in some)])
                 if alone is None
                 else alone
             )
-        return known[x]
+        return by_tensor[x]
 
     def _is_good(self, x: Output, kind: str) -> bool:
         """Whether something arrives at a tensor, or numbers do."""
@@ -223,12 +225,12 @@ class _Search:
         ]
 
     def _breaks(self, links: Sequence[Link]) -> list[Cause]:
-        told = "makes it NaN or infinite"
+        effect = "makes it NaN or infinite"
         sizes = {name: one.parameter_norm for name, one in self._measured.of.items()}
         broken = [name for name, norm in sizes.items() if norm is not None and not math.isfinite(norm)]
         why = f"; {some(broken, 2)} {'is' if len(broken) == 1 else 'are'} so already" if broken else ""
         return [
-            self._hook(ops, told) or self._cause(ops, f"{name_of(ops[0])} {told}{why}")
+            self._hook(ops, effect) or self._cause(ops, f"{name_of(ops[0])} {effect}{why}")
             for ops in self._by_line(links)
         ]
 
@@ -239,11 +241,11 @@ class _Search:
             lines.setdefault((self._where(op), name_of(op)), {})[op] = None
         return [tuple(ops) for ops in lines.values()]
 
-    def _hook(self, ops: Sequence[Operation], does: str) -> Cause | None:
+    def _hook(self, ops: Sequence[Operation], effect: str) -> Cause | None:
         """The hooks through which what some operations pass on goes; None if there are none."""
         hooks = self._measured.hooks
-        found = tuple(dict.fromkeys([hooks[x] for op in ops for x in op.inputs if x in hooks]))
-        return self._cause(found, f"a hook {does}, unless {name_of(ops[0])} does") if found else None
+        passing = tuple(dict.fromkeys([hooks[x] for op in ops for x in op.inputs if x in hooks]))
+        return self._cause(passing, f"a hook {effect}, unless {name_of(ops[0])} does") if passing else None
 
     def _cause(self, ops: Sequence[Operation], reason: str) -> Cause:
         """A cause, with the user's own operations."""
@@ -252,12 +254,12 @@ class _Search:
 
     def _factors(self, ops: Sequence[Operation]) -> dict[Operation, str]:
         """For operations that multiply by a tensor asked about that is 0, what is told of it."""
-        told = {}
+        zeros = {}
         for name, one in self._measured.of.items():
             if one.parameter_norm == 0.0 and one.elements:
                 trained = "" if one.is_zero else " until the first step changes that"
-                told[self._measured.xs[name]] = f"{name}, which is 0{trained}"
-        return {op: told[x] for op in ops for x in factors(op) if x in told}
+                zeros[self._measured.xs[name]] = f"{name}, which is 0{trained}"
+        return {op: zeros[x] for op in ops for x in factors(op) if x in zeros}
 
     # ------------------------------------------------------------------------ where it changes gradually
 
@@ -276,7 +278,7 @@ class _Search:
             base = self._between(self._layers[name])[side]
             if base is not None:
                 groups.setdefault(base, []).append(name)
-        found = []
+        troubles = []
         grows, of = kind == EXPLODING, self._measured.of
         sign = -1 if grows else 1
         for base, keys in groups.items():
@@ -286,8 +288,8 @@ class _Search:
             at_layers = not (own[1] > own[0] * TOLD if grows else own[1] * TOLD < own[0])
             first, last = (self._free(base), self._size(end)) if at_layers else own
             causes = tuple(self._causes(self._measured.xs[end], base, grows))
-            found.append(Trouble(kind, tuple(keys), causes, (start, first), (end, last), at_layers))
-        return found
+            troubles.append(Trouble(kind, tuple(keys), causes, (start, first), (end, last), at_layers))
+        return troubles
 
     def _largest_at(self, layer: Output) -> str:
         """The tensor with the largest gradient at a layer; of a product and a bias that is added, at both."""

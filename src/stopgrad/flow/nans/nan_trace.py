@@ -190,8 +190,8 @@ class NanTrace(FlowReport):
             some = counted(self.harmless, "operation")
             yield _line(f"{some} made NaNs or infinities of which nothing arrives.")
         for note in self.notes:
-            told = f"Note: {note.operation.type} {note.message}, at {list(note.index)}."
-            yield Section(_line(told), list(_quoted(note.location)))
+            text = f"Note: {note.operation.type} {note.message}, at {list(note.index)}."
+            yield Section(_line(text), list(_quoted(note.location)))
 
     def _notices(self) -> Iterator[Notice]:
         """Where NaNs and infinities are made: the first as an error, what follows as warnings."""

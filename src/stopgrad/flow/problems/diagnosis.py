@@ -55,21 +55,21 @@ class Diagnosis(FlowReport):
         seen = (
             f"{counted(self.steps, 'step')}, {self.recorded} recorded" if self.steps else "no step was seen"
         )
-        told = ", told above" if self.problems and len(self.noted) == len(self.problems) else ""
+        above = ", told above" if self.problems and len(self.noted) == len(self.problems) else ""
         return (
-            f"{counted(len(self.problems), 'finding') if self.problems else 'nothing found'}{told} ({seen})"
+            f"{counted(len(self.problems), 'finding') if self.problems else 'nothing found'}{above} ({seen})"
         )
 
     def only(self, kinds: Sequence[str]) -> Diagnosis:
         """The findings of some kinds or severities; all of them for none."""
-        kept = self.is_met(kinds) if kinds else self.problems
-        return self._with(kept)
+        chosen = self.is_met(kinds) if kinds else self.problems
+        return self._with(chosen)
 
     def _with(self, problems: Sequence[Problem]) -> Diagnosis:
-        found = Diagnosis(problems, self.steps, self.recorded, self.unknown)
-        found.norms = self.norms
-        found.noted = [one for one in self.noted if one in problems]
-        return found
+        diagnosis = Diagnosis(problems, self.steps, self.recorded, self.unknown)
+        diagnosis.norms = self.norms
+        diagnosis.noted = [one for one in self.noted if one in problems]
+        return diagnosis
 
     def identities(self) -> list[str]:
         """What the findings are known by in other runs."""
@@ -77,13 +77,13 @@ class Diagnosis(FlowReport):
 
     def without(self, known: Collection[str]) -> Diagnosis:
         """The findings but those with these identities."""
-        kept = [one for one in self.problems if "|".join(_identity(one)) not in known]
-        return self._with(kept)
+        rest = [one for one in self.problems if "|".join(_identity(one)) not in known]
+        return self._with(rest)
 
     def since(self, old: Mapping[str, str]) -> tuple[Diagnosis, list[str]]:
         """What is new since another run, whose findings are given by identity, and what is gone."""
         present = set(self.identities())
-        return self.without(old), [told for identity, told in old.items() if identity not in present]
+        return self.without(old), [message for identity, message in old.items() if identity not in present]
 
     def _parts(self, width: int) -> Iterable[Part]:
         yield from parts_of([problem for problem in self.problems if problem not in self.noted])
