@@ -281,22 +281,22 @@ def subject_values(one: Made) -> list[Any]:
 def _at(x: Any, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
     array = np.asarray(x)
     if array.ndim == 0:
-        found = array.item()
+        value = array.item()
     else:
-        found = element(array, index, shape)
-        if found is None and array.dtype.kind == "f" and array.size:  # For those of a vector: any that is 0.
-            found = 0.0 if bool((array == 0).all()) else None
-    return math.nan if found is None or isinstance(found, complex) else found
+        value = element(array, index, shape)
+        if value is None and array.dtype.kind == "f" and array.size:  # For those of a vector: any that is 0.
+            value = 0.0 if bool((array == 0).all()) else None
+    return math.nan if value is None or isinstance(value, complex) else value
 
 
 def meets_zero(one: Made, divides: bool = False) -> bool:
     """Whether it is 0 times an infinity, in a gradient; or 0 divided by 0, if it *divides*."""
     if not one.gradient or one.kind != "nan":
         return False
-    found = [_at(x, one.index, None if one.result is None else one.result.shape) for x in one.operands]
-    if any(isinstance(x, float) and math.isinf(x) for x in found):
-        return 0 in found
-    return divides and found == [0, 0]
+    values = [_at(x, one.index, None if one.result is None else one.result.shape) for x in one.operands]
+    if any(isinstance(x, float) and math.isinf(x) for x in values):
+        return 0 in values
+    return divides and values == [0, 0]
 
 
 def cure_of(one: Made, kind: str, words: dict[str, str]) -> tuple[str, str] | None:

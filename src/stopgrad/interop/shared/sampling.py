@@ -116,10 +116,10 @@ class Sampling:
         wide = sg.broadcast_to(
             reshape(number, [number.shape[0], 1, count]), [number.shape[0], self.channels, count]
         )
-        found = reshape(
+        pixels = reshape(
             sg.take_along_axis(self.flat, wide, 2), [wide.shape[0], wide.shape[1], *number.shape[1:]]
         )
-        return sg.where(sg.expand_dims(valid, 1), found, brought(0, self.dtype))
+        return sg.where(sg.expand_dims(valid, 1), pixels, brought(0, self.dtype))
 
 
 def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> Any:
@@ -171,10 +171,10 @@ def _cubic_sampled(sampling: Sampling, places: Sequence[Any]) -> Any:
     weights = [cubic_weights(place - low) for place, low in zip(places, first, strict=True)]
     parts = []
     for steps in itertools.product(range(4), repeat=len(places)):
-        kept = [
+        corner = [
             _inside(low + (step - 1.0), size, sampling.padding, sampling.align)
             for low, step, size in zip(first, steps, sampling.sizes, strict=True)
         ]
         weight = math.prod([shares[step] for shares, step in zip(weights, steps, strict=True)])
-        parts.append(sg.multiply(sampling.at(kept), sg.expand_dims(weight, 1)))
+        parts.append(sg.multiply(sampling.at(corner), sg.expand_dims(weight, 1)))
     return sg.add_n(parts)
