@@ -256,13 +256,13 @@ def _options(marker: pytest.Mark) -> dict[str, list[str]]:
 
 
 def _patterns(name: str, value: object) -> list[str]:
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
+    patterns = [value] if isinstance(value, str) else value
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
         pytest.fail(
             f"the marker {NAME} takes {name} as a pattern, or a list of patterns, not {value!r:.60}",
             pytrace=False,
         )
-    return list(found)
+    return list(patterns)
 
 
 def _check(trained: Sequence[Trained], options: dict[str, list[str]], itself: bool) -> None:

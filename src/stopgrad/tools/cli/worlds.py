@@ -99,31 +99,31 @@ def worlds_of(question: Question) -> list[World]:
     """The possible worlds of a function, the likeliest first; only one if it is certain."""
     program = question.program
     defaults = [p.default for p in parameters_of(program.value)]
-    values = [one.value for one in question.found] + defaults
+    values = [one.value for one in question.arguments] + defaults
     refuse_mixtures(line_of(program), f"the arguments of {program.name}", values)
     target = kind(program.value) or kind(getattr(program.value, "__self__", None))
     if target:
         return [WORLDS[target]]
     held = [leaf for leaf in flatten(values)[0] if not isinstance(leaf, TensorType)]  # A type is of no world.
-    given = kinds_in(held) | _annotated(program)
+    used = kinds_in(held) | _annotated(program)
     for world in (TORCH, TENSORFLOW):
-        if world in given:
+        if world in used:
             return [WORLDS[world]]
-    evidence = given | set(named_worlds(program.value)) or worlds_among(program.names.values()) or {OURS}
+    evidence = used | set(named_worlds(program.value)) or worlds_among(program.names.values()) or {OURS}
     return [WORLDS[name] for name in WORLDS if name in evidence]
 
 
 def _annotated(program: Program) -> set[str]:
     """The worlds in a function's annotations, such as ``x: torch.Tensor``, also in jaxtyping's."""
-    found = set()
+    annotated = set()
     for parameter in parameters_of(program.value):
         annotation = parameter.annotation
         if isinstance(annotation, str):
             annotation = evaluated(annotation, namespace(program))
         annotation = getattr(annotation, "array_type", annotation)
         if inspect.isclass(annotation) and annotation is not parameter.empty:
-            found.add(kind(annotation))
-    return found - {""}
+            annotated.add(kind(annotation))
+    return annotated - {""}
 
 
 _STAND_INS = {

@@ -57,12 +57,12 @@ def script_of(path: str, arguments: Sequence[str]) -> Script:
     whole = os.path.join(os.getcwd(), path)
     importer = pkgutil.get_importer(whole)
     if importer is not None:
-        found = importer.find_spec("__main__", None)
-        loader: Any = None if found is None else found.loader
-        if found is None or loader is None:
+        spec = importer.find_spec("__main__", None)
+        loader: Any = None if spec is None else spec.loader
+        if spec is None or loader is None:
             raise NoScriptError(f"can't find '__main__' module in {whole!r}", 1)
         return Script(
-            _main(found.origin, found, loader),
+            _main(spec.origin, spec, loader),
             [path, *arguments],
             whole,
             lambda: loader.get_code("__main__"),
@@ -155,17 +155,17 @@ def _inside(at: TracebackType | None) -> TracebackType | None:
     while at is not None:
         frames.append(at)
         at = at.tb_next
-    kept: list[TracebackType] = []
+    user_frames: list[TracebackType] = []
     for one in frames:
         code = one.tb_frame.f_code
-        if code.co_name == _HANDS_OVER and kept:
-            kept.pop()
+        if code.co_name == _HANDS_OVER and user_frames:
+            user_frames.pop()
         elif not code.co_filename.startswith(_OURS) and code.co_name != _HANDS_OVER:
-            kept.append(one)
-    found = None
-    for one in reversed(kept):
-        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return found
+            user_frames.append(one)
+    shortened = None
+    for one in reversed(user_frames):
+        shortened = TracebackType(shortened, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return shortened
 
 
 _HANDS_OVER = "handle_torch_function"

@@ -44,14 +44,14 @@ def web_runtime(training: Path, named: Path | None = None) -> WebRuntime:
         FileError: there is none.
     """
     if named is not None:
-        found = next(filter(None, map(_at, _inside(named))), None)
-        if found is None:
+        runtime = next(filter(None, map(_at, _inside(named))), None)
+        if runtime is None:
             raise FileError(f"--runtime: {named} holds no {SCRIPTS[0]}; {_cure(training)}")
-        return found
+        return runtime
     for home in _homes(training):
-        found = _at(home / "node_modules" / PACKAGE / "dist")
-        if found is not None:
-            return found
+        runtime = _at(home / "node_modules" / PACKAGE / "dist")
+        if runtime is not None:
+            return runtime
     raise FileError(
         f"{PACKAGE} is in no node_modules beside or above {training}, nor here; {_cure(training)}, "
         "or name its folder with --runtime"
@@ -91,7 +91,7 @@ def _is_compiled(name: str) -> bool:
 
 def _version(path: Path) -> str:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return str(found["version"]) if found.get("name") == PACKAGE else ""
+        package = json.loads(path.read_text(encoding="utf-8"))
+        return str(package["version"]) if package.get("name") == PACKAGE else ""
     except (OSError, ValueError, KeyError, AttributeError):
         return ""

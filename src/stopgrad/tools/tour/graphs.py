@@ -187,8 +187,8 @@ def _box(box: Box, arrives: bool) -> str:
 
 
 def _describe(op: sg.Operation) -> str:
-    made = f", for the gradient of {op.origin.name}" if op.origin is not None else ""
-    return f"{op.type} {op.name}{made}\n{op.outputs[0].type!r}\n{place(op)}"
+    purpose = f", for the gradient of {op.origin.name}" if op.origin is not None else ""
+    return f"{op.type} {op.name}{purpose}\n{op.outputs[0].type!r}\n{place(op)}"
 
 
 # -------------------------------------------------------------------------------------------- listing
@@ -216,10 +216,10 @@ class Line:
 
 def listing(graph: LossGraph) -> list[Line]:
     """The forward operations in order, each with its gradient operations or the reason why there are none."""
-    made: dict[sg.Operation, list[str]] = {}
+    by_origin: dict[sg.Operation, list[str]] = {}
     for op in _shown(graph.generated):
         if op.origin is not None:
-            made.setdefault(op.origin, []).append(op.type)
+            by_origin.setdefault(op.origin, []).append(op.type)
     reasons = {
         "stop": "— stopped here —",
         "hidden": "nothing: no gradient comes here",
@@ -231,13 +231,13 @@ def listing(graph: LossGraph) -> list[Line]:
         kind = kind_of(op, graph)
         if kind == "parameter" and graph.flow[op.outputs[0]].status not in ("flows", "partly stopped"):
             kind = "hidden"
-        found = ", ".join(made.get(op, []))
+        types = ", ".join(by_origin.get(op, []))
         says = (
             reasons.get(kind, "handed on")
-            if not found
-            else f"{found} (sum of all ways)"
+            if not types
+            else f"{types} (sum of all ways)"
             if kind == "parameter"
-            else found
+            else types
         )
         lines.append(Line(kind, place(op), _text(op), says))
     return lines
