@@ -293,7 +293,7 @@ def _sources(question: Asked) -> list[Output]:
 
 def _close(name: str, names: Sequence[str], fallback: Sequence[str] | None = None) -> str:
     """The known names that are similar; if there is none, a list of known names."""
-    close = [one for one in dict.fromkeys(names) if one.lower() == name.lower()]
+    close = [candidate for candidate in dict.fromkeys(names) if candidate.lower() == name.lower()]
     close = close or difflib.get_close_matches(name, list(dict.fromkeys(names)), 3)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
@@ -408,9 +408,9 @@ def _open_path(flow: Flow, key: object) -> str:
         if where not in steps:
             steps[where] = (where.rpartition(":")[0], source) if source else (where, [])
     shown = list(steps.values())
-    left = len(shown) - SHOWN
-    if left > 1:
-        shown[SHOWN // 2 : -SHOWN // 2] = [(f"... {counted(left, 'more line')} ...", [])]
+    more = len(shown) - SHOWN
+    if more > 1:
+        shown[SHOWN // 2 : -SHOWN // 2] = [(f"... {counted(more, 'more line')} ...", [])]
     lines = [f"an open path to {plain(label(key))}, backwards:"]
     last = ""
     for where, source in shown:

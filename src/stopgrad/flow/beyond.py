@@ -24,14 +24,16 @@ def walls_beyond(survey: Survey, place: Callable[[Wall], P], places: Sequence[P]
     wanted = dict.fromkeys(places)
     removed: dict[P, list[Ending]] = {}
     for ending in survey.endings:
-        at = place(ending.wall)
-        if at in wanted:
-            removed.setdefault(at, []).append(ending)
+        where = place(ending.wall)
+        if where in wanted:
+            removed.setdefault(where, []).append(ending)
     rest = list(removed.items())
     while rest:
         part, rest = rest[:TOGETHER], rest[TOGETHER:]
-        for at, walls in zip([at for at, _ in part], _seen_from(survey, [e for _, e in part]), strict=True):
-            walls_behind[at] = walls
+        for where, walls in zip(
+            [where for where, _ in part], _seen_from(survey, [e for _, e in part]), strict=True
+        ):
+            walls_behind[where] = walls
     return walls_behind
 
 
@@ -66,14 +68,14 @@ def open_path(survey: Survey, ys: Sequence[Output], x: Output) -> list[Operation
     def leads(tensor: Output) -> bool:
         return sources.openly(to_x[sweep.place(tensor)]) != 0
 
-    at = next(y for y in ys if y.type.differentiable and leads(y))
-    path = [at.op]
-    while at is not x:
-        ways = sweep.ways.get(at.op.id)
+    tensor = next(y for y in ys if y.type.differentiable and leads(y))
+    path = [tensor.op]
+    while tensor is not x:
+        ways = sweep.ways.get(tensor.op.id)
         if ways is None:
-            inputs: Sequence[Output] = at.op.inputs
+            inputs: Sequence[Output] = tensor.op.inputs
         else:
-            inputs = [at.op.inputs[i] for i, level in ways[at.index].inputs if level == OPEN]
-        at = next(one for one in inputs if leads(one))
-        path.append(at.op)
+            inputs = [tensor.op.inputs[i] for i, level in ways[tensor.index].inputs if level == OPEN]
+        tensor = next(operand for operand in inputs if leads(operand))
+        path.append(tensor.op)
     return path

@@ -158,12 +158,17 @@ def comparisons(
     masks = {x: 1 << k if apart else 1 for k, x in enumerate(xs.values())}
     targets = {x for name, x in xs.items() if apart and "." not in name and "[" not in name}
     by_line: dict[Any, Comparison] = {}
-    for one in _within(ys[0].op.graph.subgraph_to(ys), ys, masks, targets, where):
-        row = min(one.shapes, key=len)
-        if len(row) == 1 and len(one.result) == 2 and is_mapped is not None and is_mapped(one.operation):
+    for comparison in _within(ys[0].op.graph.subgraph_to(ys), ys, masks, targets, where):
+        row = min(comparison.shapes, key=len)
+        if (
+            len(row) == 1
+            and len(comparison.result) == 2
+            and is_mapped is not None
+            and is_mapped(comparison.operation)
+        ):
             continue  # The user compares one prediction, or one target, with all.
-        at = where(one.operation)
-        by_line.setdefault(one.operation if at is None else (at.own.file, at.own.line), one)
+        at = where(comparison.operation)
+        by_line.setdefault(comparison.operation if at is None else (at.own.file, at.own.line), comparison)
     return list(by_line.values())
 
 
@@ -242,13 +247,13 @@ class _Tables:
                 self._begins(comparison)
             else:
                 self._follow(op)
-        for k, one in enumerate(self._comparisons):
+        for k, table in enumerate(self._comparisons):
             if self._summed >> k & 1 and not self._otherwise >> k & 1:
-                yield one
+                yield table
 
-    def _begins(self, one: Comparison) -> None:
-        bit, y = 1 << len(self._comparisons), one.operation.outputs[0]
-        self._comparisons.append(one)
+    def _begins(self, comparison: Comparison) -> None:
+        bit, y = 1 << len(self._comparisons), comparison.operation.outputs[0]
+        self._comparisons.append(comparison)
         if _count(y) == 1:  # A loss that takes the sum itself.
             self._summed |= bit
         else:
@@ -284,19 +289,19 @@ class _Tables:
         """
         size = max(_count(x) for x in op.inputs if x in self._of)
         others = [x for x in op.inputs if x not in self._of and _count(x) != 1 and not _is_filled(x)]
-        tables = [one for k, one in enumerate(self._comparisons) if bits >> k & 1]
-        if all(size != prod(one.result) for one in tables):
+        tables = [table for k, table in enumerate(self._comparisons) if bits >> k & 1]
+        if all(size != prod(table.result) for table in tables):
             return name in _SCALES and not any(self._masks.get(x, 0) for x in others)
-        shapes = [one.shapes[not self._is_column(one)] for one in tables]
+        shapes = [table.shapes[not self._is_column(table)] for table in tables]
         if name not in _ELEMENT_BY_ELEMENT or _count(op.outputs[0]) != size:
             return False
         return all(
             _count(x) < size and (not self._masks.get(x, 0) or tuple(x.shape) in shapes) for x in others
         )
 
-    def _is_column(self, one: Comparison) -> bool:
+    def _is_column(self, comparison: Comparison) -> bool:
         """Whether the first of the shapes is that of what is trained."""
-        return one.is_trained == (len(one.shapes[0]) > len(one.shapes[1]))
+        return comparison.is_trained == (len(comparison.shapes[0]) > len(comparison.shapes[1]))
 
     def _compared(self, op: Operation) -> Comparison | None:
         """The comparison by mistake that an operation may be."""
@@ -372,7 +377,7 @@ def _begun(x: Output) -> Output:
 def _origin(x: Output) -> Output:
     """What a tensor was made of, by operations of one operand and on each element."""
     for _ in range(_DEEPEST):
-        inputs = [one for one in x.op.inputs if one.op.type != "Const"]
+        inputs = [operand for operand in x.op.inputs if operand.op.type != "Const"]
         if len(inputs) != 1 or _count(inputs[0]) != _count(x):
             break
         (x,) = inputs
@@ -381,12 +386,12 @@ def _origin(x: Output) -> Output:
 
 def _has_logarithm(x: Output) -> bool:
     """Whether a tensor is a logarithm, as far as its elements were made one by one."""
-    size, stack, seen = _count(x), [x], 0
-    while stack and seen < _DEEPEST:
-        op, seen = stack.pop().op, seen + 1
+    size, stack, steps = _count(x), [x], 0
+    while stack and steps < _DEEPEST:
+        op, steps = stack.pop().op, steps + 1
         name = _name(op)
         if name in _LOGARITHMS:
             return True
         if name in _ELEMENT_BY_ELEMENT:
-            stack += [one for one in op.inputs if _count(one) == size]
+            stack += [operand for operand in op.inputs if _count(operand) == size]
     return False

@@ -97,10 +97,10 @@ class Lines:
 
     def spot(self, wall: Wall | Cut) -> Place:
         """The key of a wall for the reader: what helpers cut is cut at the line that called these."""
-        at = self.location(wall.operation)
-        if at is None or at.cause is at:
+        location = self.location(wall.operation)
+        if location is None or location.cause is location:
             return self.place(wall)
-        return at.cause.file, at.cause.line, is_discrete(wall)
+        return location.cause.file, location.cause.line, is_discrete(wall)
 
     @cached_property
     def _lines(self) -> dict[Survey, dict[Place, Line]]:

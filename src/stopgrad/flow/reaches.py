@@ -120,7 +120,9 @@ class Reaches(Mapping[Any, Reach]):
         part.__dict__.update({k: v for k, v in self.__dict__.items() if k not in _DERIVED})
         part._reaches = {key: self._reaches[key] for key in keys}
         part.xs = {label(key): self._asked.xs[key] for key in keys}
-        part.noted = tuple(one for one in self.noted if not one.keys or any(k in part.xs for k in one.keys))
+        part.noted = tuple(
+            finding for finding in self.noted if not finding.keys or any(k in part.xs for k in finding.keys)
+        )
         return part
 
     def __iter__(self) -> Iterator[Any]:
@@ -133,13 +135,13 @@ class Reaches(Mapping[Any, Reach]):
     def magnitudes(self) -> dict[str, Magnitude]:
         """How large the gradients are that arrived, by the tensors' names, as far as that was measured."""
         by_label = {label(key): reach.magnitude for key, reach in self._reaches.items()}
-        return {name: one for name, one in by_label.items() if one is not None}
+        return {name: magnitude for name, magnitude in by_label.items() if magnitude is not None}
 
     @property
     def updates(self) -> dict[str, Update]:
         """What one update of the user's optimizer does, by the tensors' names, as far as that is known."""
         by_label = {label(key): reach.update for key, reach in self._reaches.items()}
-        return {name: one for name, one in by_label.items() if one is not None}
+        return {name: update for name, update in by_label.items() if update is not None}
 
     def with_steps(self, steps: Mapping[str, Step]) -> Self:
         """The same, with what updates did to tensors, by their names."""
@@ -426,8 +428,8 @@ class Reaches(Mapping[Any, Reach]):
             return False
         if gate.why_idle == _APART or op in recorded.frozen or op in recorded.unwritten:
             return True
-        seen, behind = self._but_by_updates
-        return op not in seen or behind.get(op) == {True}
+        leading, behind = self._but_by_updates
+        return op not in leading or behind.get(op) == {True}
 
     @cached_property
     def _but_by_updates(self) -> tuple[set[Operation], dict[Operation, set[bool]]]:
@@ -470,13 +472,13 @@ class Reaches(Mapping[Any, Reach]):
         idle = {gate.operation for gate in self.idle if not gate.cuts}
         marks: dict[Operation, str] = {}
         for op in self.graph.subgraph_to(self.ys):
-            seen = [survey.mark(op) for survey in self._surveys]
+            by_survey = [survey.mark(op) for survey in self._surveys]
             if op in cutting:
                 marks[op] = "cut"
-            elif op in idle and not any(mark.passes for mark in seen):
+            elif op in idle and not any(mark.passes for mark in by_survey):
                 marks[op] = "idle"
             else:
-                marks[op] = best_of(seen)
+                marks[op] = best_of(by_survey)
         return marks
 
     def __repr__(self) -> str:

@@ -70,23 +70,27 @@ def source_line(locations: Location | Iterable[Location | None] | None, width: i
     Returns:
         The line, cut around the first expression if it is too long; None if the source cannot be read.
     """
-    places = [locations] if isinstance(locations, Location) else [one for one in locations or () if one]
+    places = (
+        [locations]
+        if isinstance(locations, Location)
+        else [location for location in locations or () if location]
+    )
     if not places:
         return None
     first = places[0]
-    here = [one for one in places if (one.file, one.line) == (first.file, first.line)]
+    here = [location for location in places if (location.file, location.line) == (first.file, first.line)]
     if first._source is not None:  # The graph came from a file: here, another file may have that name.
         text, spans = first._source, [(0, len(first._source))] if first._source else []
     else:
         text = linecache.getline(first.file, first.line).rstrip()
-        spans = _united([span for span in [_span(one, text) for one in here] if span])
+        spans = _united([span for span in [_span(location, text) for location in here] if span])
     if not text.strip() or not text.replace("\t", "").isprintable():
         return None  # Unprintable characters would shift the underlines, or move the cursor.
     text, spans = _without_tabs(text, spans)
     indent = len(text) - len(text.lstrip())
     text, spans = text[indent:], [(max(0, start - indent), end - indent) for start, end in spans]
     if (
-        any(one.end_line is not None and one.end_line > one.line for one in here)
+        any(location.end_line is not None and location.end_line > location.line for location in here)
         and spans
         and not _block(text)
     ):

@@ -30,9 +30,9 @@ class Spot:
 
     def __init__(self, report: Reaches, cut: Cut) -> None:
         self.cuts = [cut]
-        at = report.location(cut.operation)
-        self.cause = cause = None if at is None else at.cause
-        self._helpers = [] if at is None or at is cause else [at]
+        location = report.location(cut.operation)
+        self.cause = cause = None if location is None else location.cause
+        self._helpers = [] if location is None or location is cause else [location]
         self.key: Place = report.spot(cut)
 
     def add(self, other: Spot) -> None:
@@ -83,7 +83,7 @@ class Spot:
 def source_of(report: Reaches, operations: Sequence[Operation], style: str) -> Excerpt:
     """The line of source that operations come from, with the expressions underlined."""
     locations = dict.fromkeys(map(report.location, operations))
-    return Excerpt([None if at is None else at.cause for at in locations], style)
+    return Excerpt([None if location is None else location.cause for location in locations], style)
 
 
 def spots_of(report: Reaches, cuts: Iterable[Cut]) -> list[Spot]:
@@ -117,7 +117,9 @@ def as_text(pieces: Iterable[Piece]) -> str:
 
 def at_places(locations: Iterable[Location], most: int = PLACES) -> list[Piece]:
     """Where these lines are, each once, and each file once."""
-    return _named([(one, "") for one in {place(one): one for one in locations}.values()], most)
+    return _named(
+        [(location, "") for location in {place(location): location for location in locations}.values()], most
+    )
 
 
 def _named(places: Sequence[tuple[Location | str, str]], most: int) -> list[Piece]:

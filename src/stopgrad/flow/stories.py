@@ -51,7 +51,7 @@ def notices_of(report: Reaches) -> Iterator[Notice]:
     for finding in report.findings:
         level = "note" if finding.frozen or finding in report.noted else "warning"
         operations = finding.operations[:1] if finding.frozen else finding.operations
-        locations = [at for at in map(report.location, operations) if at is not None]
+        locations = [location for location in map(report.location, operations) if location is not None]
         inside = [] if finding.frozen else [at for at in locations if at.own is not at]
         message = f"{finding.message}, in {as_text(at_places(inside))}" if inside else finding.message
         yield from at_lines(level, finding.kind, message, locations)
@@ -69,8 +69,12 @@ def summary_of(report: Reaches) -> str:
         return f"Gradients{of}: nothing was asked about."
     reaches = list(zip(report.xs.items(), report.values(), strict=True))
     # Labels and positions among the arguments have no gradients.
-    floats = [one for one in reaches if one[0][1].type.differentiable]
-    able = [one for one in floats if one[1].arrives or not report.is_updated(one[0][0])] or floats or reaches
+    floats = [entry for entry in reaches if entry[0][1].type.differentiable]
+    able = (
+        [entry for entry in floats if entry[1].arrives or not report.is_updated(entry[0][0])]
+        or floats
+        or reaches
+    )
     statuses = Counter(FROZEN if x in report.frozen else str(reach.status) for (_, x), reach in able)
     total, reached = len(able), sum(statuses[status] for status in ARRIVES)
     partly = statuses[Status.PARTLY_STOPPED]
@@ -169,7 +173,11 @@ class _Text:
         return Paragraph(
             f"{shown}: ",
             (FROZEN, DIM),
-            *([" at ", *at_places(one.cause for one in froze if one is not None)] if any(froze) else []),
+            *(
+                [" at ", *at_places(location.cause for location in froze if location is not None)]
+                if any(froze)
+                else []
+            ),
             f", {self._report.requires}",
             *(
                 [
@@ -241,8 +249,8 @@ class _Text:
         if not closed:
             return []
         opened = [label for label in story.labels if label in opens]
-        beyond = [one for one in self._report.beyond(cut) if closed.intersection(one.behind)]
-        behind = [one for one in spots_of(self._report, beyond) if one.key != spot.key]
+        beyond = [other for other in self._report.beyond(cut) if closed.intersection(other.behind)]
+        behind = [other for other in spots_of(self._report, beyond) if other.key != spot.key]
         is_ = "is" if len(behind) == 1 else "are"
         why: list[Piece] = [f": behind it {is_} ", *at(behind, None)] if behind else []
         if opened:
@@ -278,7 +286,7 @@ class _Text:
         if not findings or not len(self._report):
             return
         cutting = {op for cut in self._report.cuts for op in cut.operations}
-        spots = [Spot(self._report, _as_cut(one)) for one in findings]
+        spots = [Spot(self._report, _as_cut(finding)) for finding in findings]
         own = [spot for spot in spots if spot.cause is None or not in_library(spot.cause.file)]
         first = own if len(own) <= SHOWN + 1 else own[:SHOWN]
         parts: list[Part] = []
@@ -295,10 +303,10 @@ class _Text:
     def noted(self) -> Iterator[Part]:
         """Comparisons by mistake, and findings from recording importing; what lines share, once."""
         groups: dict[tuple[str, str], list[Finding]] = {}
-        for one in (*self._report.compared, *self._report.noted):
-            groups.setdefault((one.kind, one.message), []).append(one)
+        for finding in (*self._report.compared, *self._report.noted):
+            groups.setdefault((finding.kind, finding.message), []).append(finding)
         for i, ((kind, message), findings) in enumerate([*groups.items()][:CUTS]):
-            cuts = [_as_cut(one) for one in findings if one.operations]
+            cuts = [_as_cut(finding) for finding in findings if finding.operations]
             spots = [spot for spot in spots_of(self._report, cuts) if spot.cause is not None]
             where: list[Piece] = [*at(spots), "  "] if spots else []
             helpers = spots[0].helpers if len(spots) == 1 else []

@@ -347,18 +347,18 @@ def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) ->
     for y, bits in start.items():
         reached[sweep.place(y)] |= bits
     for op in reversed(sweep.operations):
-        at = first[op.id]
+        place = first[op.id]
         way = ways.get(op.id)
         if way is None:
-            bits = reached[at]
+            bits = reached[place]
             for n in range(1, len(op.outputs)):
-                bits |= reached[at + n]
+                bits |= reached[place + n]
             if bits:
                 for x in op.inputs:
                     reached[first[x.op.id] + x.index] |= bits
             continue
         for o, (inputs, dark, _) in enumerate(way):
-            bits = reached[at + o]
+            bits = reached[place + o]
             if bits:
                 is_dark = not op.outputs[o].type.differentiable
                 for i, level in inputs:
@@ -410,7 +410,7 @@ def to_sources(sweep: Sweep, start: Mapping[Output, int], sources: Sources) -> l
     for x, bits in start.items():
         leads[sweep.place(x)] |= bits
     for op in sweep.operations:
-        at = first[op.id]
+        place = first[op.id]
         way = ways.get(op.id)
         if way is None:
             bits = 0
@@ -418,11 +418,11 @@ def to_sources(sweep: Sweep, start: Mapping[Output, int], sources: Sources) -> l
                 bits |= leads[first[x.op.id] + x.index]
             if bits:
                 bits = same.setdefault(bits, bits)
-                for n in range(at, at + len(op.outputs)):
+                for n in range(place, place + len(op.outputs)):
                     leads[n] |= bits
             continue
         for o, (inputs, _, _) in enumerate(way):
-            leads[at + o] |= behind(sweep, op, inputs, leads, sources)
+            leads[place + o] |= behind(sweep, op, inputs, leads, sources)
     return leads
 
 
@@ -479,14 +479,14 @@ def openly_behind(sweep: Sweep, walls: Iterable[Spot]) -> bytearray:
     for spot in walls:
         spots.setdefault(spot[0], []).append(spot)
     for op in reversed(sweep.operations):
-        way, at = ways.get(op.id), first[op.id]
+        way, place = ways.get(op.id), first[op.id]
         for _, o, number in spots.get(op.id, ()):
             mark(op, ways[op.id][o].walls[number][1])
         if way is not None:
             for o, (inputs, _, _) in enumerate(way):
-                if passed[at + o]:
+                if passed[place + o]:
                     mark(op, inputs)
-        elif any(passed[at : at + len(op.outputs)]):
+        elif any(passed[place : place + len(op.outputs)]):
             for x in op.inputs:
                 passed[first[x.op.id] + x.index] = True
     return passed

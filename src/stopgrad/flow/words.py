@@ -92,15 +92,15 @@ def paths_cut(counts: Iterable[tuple[int, int]]) -> str:
     """
     rest = iter(counts)
     first = cut, every = next(rest)
-    said, same, each = {_in_words(*first)}, True, ""
+    worded, same, each = {_in_words(*first)}, True, ""
     for one in rest:
-        said.add(_in_words(*one))
+        worded.add(_in_words(*one))
         same, each = same and one == first, " to each"
     if same and every <= READ:
         if cut == every:
             return {1: "", 2: f"both paths{each} are cut"}.get(every, f"all {every} paths{each} are cut")
         return f"{cut} of {every} paths{each} {'is' if cut == 1 else 'are'} cut"
-    return f"{said.pop() if len(said) == 1 else 'some of the paths'}{each} are cut"
+    return f"{worded.pop() if len(worded) == 1 else 'some of the paths'}{each} are cut"
 
 
 def _in_words(cut: int, every: int) -> str:

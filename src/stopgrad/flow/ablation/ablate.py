@@ -130,8 +130,8 @@ def _ablated(data: Problem, watch: Stopwatch, seed: int) -> Ablation:
     ]
     return Ablation(
         tuple(stops),
-        tuple([one for one in suggested if not one.disconnects]),
-        tuple([one for one in suggested if one.disconnects]),
+        tuple([suggestion for suggestion in suggested if not suggestion.disconnects]),
+        tuple([suggestion for suggestion in suggested if suggestion.disconnects]),
         labels,
         len(baseline.points),
         watch.engine,
@@ -375,7 +375,7 @@ def _unswitched(baseline: _Baseline, line: _Line) -> bool:
 
 def _same(a: Variant, b: Variant) -> bool:
     """Whether two variants consist of the same operations."""
-    fingerprints = [fingerprint(one.prepared.inputs, one.prepared.outputs) for one in (a, b)]
+    fingerprints = [fingerprint(variant.prepared.inputs, variant.prepared.outputs) for variant in (a, b)]
     return fingerprints[0] is not None and fingerprints[0] == fingerprints[1]
 
 
@@ -418,10 +418,10 @@ def _places(baseline: _Baseline) -> list[list[Output]]:
         if x not in arriving.live or x not in reached or x.op.origin is not None:
             continue
         alike = built[_built_by(x)]
-        if asked_about.isdisjoint(alike) and not any(_counts(one, baseline) for one in alike):
+        if asked_about.isdisjoint(alike) and not any(_counts(tensor, baseline) for tensor in alike):
             # If all gradients are zero, no place counts, even if what arrives there is not zero.
-            here = [one for one in alike if one in baseline.zeros]
-            places.append(list(dict.fromkeys(old[one] for one in here if one in reached)))
+            here = [tensor for tensor in alike if tensor in baseline.zeros]
+            places.append(list(dict.fromkeys(old[tensor] for tensor in here if tensor in reached)))
             walls.update(here)
             reached = arriving.reached(walls)
             if len(places) == MOST:

@@ -175,12 +175,12 @@ class Ablation(FlowReport):
 # --------------------------------------------------------------------------------------------- parts
 
 
-def _headed(title: str, one: Stop | Suggestion, parts: Iterator[Part]) -> Section:
+def _headed(title: str, entry: Stop | Suggestion, parts: Iterator[Part]) -> Section:
     """The title of an entry, its source line with the expressions underlined, and its text."""
-    if one.location is None:
-        return Section(Paragraph(f"{describe(one.operations[0])}: {title}"), list(parts))
-    lines = Excerpt([op.location for op in one.operations])
-    return Section(Paragraph((one.location, STRONG), f": {title}"), [lines, *parts])
+    if entry.location is None:
+        return Section(Paragraph(f"{describe(entry.operations[0])}: {title}"), list(parts))
+    lines = Excerpt([op.location for op in entry.operations])
+    return Section(Paragraph((entry.location, STRONG), f": {title}"), [lines, *parts])
 
 
 def _stop_parts(stop: Stop, engine: str | None) -> Iterator[Part]:
@@ -200,10 +200,10 @@ def _stop_parts(stop: Stop, engine: str | None) -> Iterator[Part]:
 
 def _table(stop: Stop) -> Iterator[Part]:
     """A table of the difference and cosine for all inputs together, and for those that change most."""
-    changed = {name: one for name, one in stop.inputs.items() if one.difference}
+    changed = {name: change for name, change in stop.inputs.items() if change.difference}
     shown = sorted(changed, key=lambda name: changed[name].difference, reverse=True)[:ROWS]
     rows = [["", "difference", "cosine", ""], ["all", *_figures(stop), ""]]
-    rows += [[name, *_figures(one), _arrival(one)] for name, one in changed.items() if name in shown]
+    rows += [[name, *_figures(change), _arrival(change)] for name, change in changed.items() if name in shown]
     yield Table(rows, "<>><", shrinks=0, indent=4)
     if len(changed) > len(shown):
         left = counted(len(changed) - len(shown), "input")
@@ -231,9 +231,11 @@ def _suggestion_parts(suggestion: Suggestion, engine: str | None) -> Iterator[Pa
     yield from _times(suggestion, "{without} as it is, {with} with a stop", engine)
 
 
-def _times(one: Stop | Suggestion, form: str, engine: str | None) -> Iterator[Part]:
-    if one.seconds_with is not None and one.seconds_without is not None:
-        took = form.format_map({"with": _seconds(one.seconds_with), "without": _seconds(one.seconds_without)})
+def _times(entry: Stop | Suggestion, form: str, engine: str | None) -> Iterator[Part]:
+    if entry.seconds_with is not None and entry.seconds_without is not None:
+        took = form.format_map(
+            {"with": _seconds(entry.seconds_with), "without": _seconds(entry.seconds_without)}
+        )
         yield Paragraph(f"time: {took} ({engine})", indent=4)
 
 
@@ -247,10 +249,10 @@ def _place(stop: Stop) -> str:
     return "?" if stop.location is None else place(stop.location)
 
 
-def _figures(one: Stop | Change) -> tuple[str, str]:
+def _figures(entry: Stop | Change) -> tuple[str, str]:
     """The difference and the cosine as text."""
-    difference = "-" if one.difference is None else f"{one.difference:.4g}"
-    return difference, "-" if one.cosine is None else f"{one.cosine:.4f}"
+    difference = "-" if entry.difference is None else f"{entry.difference:.4g}"
+    return difference, "-" if entry.cosine is None else f"{entry.cosine:.4f}"
 
 
 def _seconds(x: float) -> str:

@@ -207,10 +207,10 @@ def _lines(operations: Iterable[Operation], what: Callable[[Operation], str]) ->
     """Operations with a note, one entry for each line of source."""
     lines: dict[Any, list[Operation]] = {}
     for op in operations:
-        said = what(op)
-        if said:
+        text = what(op)
+        if text:
             where = op.location
-            lines.setdefault((said, where.file, where.line) if where else (said, op), []).append(op)
+            lines.setdefault((text, where.file, where.line) if where else (text, op), []).append(op)
     return [Held(tuple(ops), ops[0].location, key[0], _rule(ops[0])) for key, ops in lines.items()]
 
 

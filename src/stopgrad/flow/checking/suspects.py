@@ -49,7 +49,9 @@ def suspects(posed: Posed, settings: Settings, last: int) -> list[Operation]:
     custom = [op for op in way if op.definition is CustomGradient][:MOST]
     alone += [_function_of(op, posed) for op in custom]
     return [
-        op for op, one in zip([*chosen, *custom], alone, strict=True) if one and _differs(one, settings, last)
+        op
+        for op, posed in zip([*chosen, *custom], alone, strict=True)
+        if posed and _differs(posed, settings, last)
     ]
 
 

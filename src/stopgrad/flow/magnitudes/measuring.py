@@ -78,15 +78,15 @@ class Measuring:
             name = "auto"
         self._program = Compiler(Options(name), "explain").compile(engine_named(name), prepared)
 
-    def _want(self, results: Sequence[Output], of: Output) -> None:
-        self._programs[of] = len(self._results)
+    def _want(self, results: Sequence[Output], tensor: Output) -> None:
+        self._programs[tensor] = len(self._results)
         self._results.extend(results)
 
     def _counts(self, x: Output) -> int:
         """The position of the results that count the elements of a gradient, and of its tensor's norm."""
-        at, g = len(self._results), self._of[x]
+        start, g = len(self._results), self._of[x]
         self._results += [_number(equal(g, 0)), _number(is_nan(g)), _number(is_inf(g)), *_norm(x)]
-        return at
+        return start
 
     def __call__(self, values: Sequence[Any]) -> Measured:
         """What is measured on values of the inputs."""
@@ -95,21 +95,21 @@ class Measuring:
         results = self._program.run(arguments)
         numbers = [float(engine.fetched(one)) for one in results]
 
-        def norm(at: int) -> float:
-            scale, squares = numbers[at : at + 2]
+        def norm(start: int) -> float:
+            scale, squares = numbers[start : start + 2]
             return scale * math.sqrt(squares) if math.isfinite(scale) else scale
 
-        norms = {g: norm(at) for g, at in self._programs.items()}
-        of = {}
-        for name, at in self._counted.items():
+        norms = {g: norm(start) for g, start in self._programs.items()}
+        magnitudes = {}
+        for name, start in self._counted.items():
             x = self._xs[name]
-            zeros, nans, infs = map(int, numbers[at : at + 3])
+            zeros, nans, infs = map(int, numbers[start : start + 3])
             elements = math.prod(map(int, x.shape))
-            of[name] = Magnitude(norms[self._of[x]], elements, zeros, nans, infs, norm(at + 3))
+            magnitudes[name] = Magnitude(norms[self._of[x]], elements, zeros, nans, infs, norm(start + 3))
         # With selective gates, one tensor has several gradients.
         arriving = {x: max([norms[g] for g in some]) for x, some in self._at.items()}
         sizes = self._ones | arriving
-        return Measured(self._ys, self._xs, of, sizes, stops=self._stops, owners=self._owners)
+        return Measured(self._ys, self._xs, magnitudes, sizes, stops=self._stops, owners=self._owners)
 
 
 def measured_on(

@@ -75,23 +75,27 @@ class _Search:
         self._chains = Chains(measured)
         self._layers: dict[str, Output] = {}
         self._own: dict[str, float] = {}
-        for name, one in measured.of.items():
+        for name, magnitude in measured.of.items():
             x = measured.xs[name]
             layer, last = self._chains.layer(x)
             before = self._chains.size(last) if last is not x else math.nan
             self._layers[name] = layer
             # Compared only along operations that take nothing else: a sum over a batch may cancel.
-            self._own[name] = min(1.0, one.norm / before) if before > 0 else 1.0
+            self._own[name] = min(1.0, magnitude.norm / before) if before > 0 else 1.0
         self._first = {layer: name for name, layer in reversed(self._layers.items())}
         self._extremes: dict[Output, tuple[Output | None, Output | None]] = {}
-        self._trained = {measured.xs[name] for name, one in measured.of.items() if one.is_finite and one.norm}
+        self._trained = {
+            measured.xs[name]
+            for name, magnitude in measured.of.items()
+            if magnitude.is_finite and magnitude.norm
+        }
         self._held: dict[Output, float] = {}
         self._frontiers: dict[str, dict[Output, dict[Link, None]]] = {}
 
     def troubles(self, names: Sequence[str]) -> list[Trouble]:
-        of = self._measured.of
-        bad = [name for name in names if not of[name].is_finite]
-        zero = [name for name in names if of[name].is_zero]
+        magnitudes = self._measured.of
+        bad = [name for name in names if not magnitudes[name].is_finite]
+        zero = [name for name in names if magnitudes[name].is_zero]
         unusable = {*bad, *zero}
         rest = [name for name in names if name not in unusable]
         faded = [name for name in zero if self._fades_out(name)]
@@ -118,18 +122,18 @@ class _Search:
         Those are elementwise, as the scales of residual branches are, which begin small on purpose and grow.
         """
         passed = []
-        at = x
-        while at not in self._held:
-            passed.append(at)
-            link = self._chains.link.get(at)
+        tensor = x
+        while tensor not in self._held:
+            passed.append(tensor)
+            link = self._chains.link.get(tensor)
             if link is None:
-                self._held[at] = 1.0
+                self._held[tensor] = 1.0
             else:
-                at = link.result
-        for at in reversed(passed):
-            link = self._chains.link.get(at)
+                tensor = link.result
+        for tensor in reversed(passed):
+            link = self._chains.link.get(tensor)
             if link is not None:
-                self._held[at] = self._held[link.result] * self._scale(at, link)
+                self._held[tensor] = self._held[link.result] * self._scale(tensor, link)
         return self._chains.size(x) / self._held[x]
 
     def _scale(self, x: Output, link: Link) -> float:
@@ -151,21 +155,23 @@ class _Search:
     def _between(self, x: Output) -> tuple[Output | None, Output | None]:
         """The layers with the largest and the smallest gradient on the way from a layer to ys."""
         passed = []
-        at: Output | None = x
-        while at is not None and at not in self._extremes:
-            passed.append(at)
-            link = self._chains.link.get(at)
-            at = None if link is None else link.result
-        extremes: tuple[Output | None, Output | None] = (None, None) if at is None else self._extremes[at]
-        for at in reversed(passed):
-            size = self._free(at)
-            if at in self._first and 0 < size < math.inf:
+        tensor: Output | None = x
+        while tensor is not None and tensor not in self._extremes:
+            passed.append(tensor)
+            link = self._chains.link.get(tensor)
+            tensor = None if link is None else link.result
+        extremes: tuple[Output | None, Output | None] = (
+            (None, None) if tensor is None else self._extremes[tensor]
+        )
+        for tensor in reversed(passed):
+            size = self._free(tensor)
+            if tensor in self._first and 0 < size < math.inf:
                 peak, least = extremes
                 extremes = (
-                    at if peak is None or size > self._free(peak) else peak,
-                    at if least is None or size < self._free(least) else least,
+                    tensor if peak is None or size > self._free(peak) else peak,
+                    tensor if least is None or size < self._free(least) else least,
                 )
-            self._extremes[at] = extremes
+            self._extremes[tensor] = extremes
         return self._extremes[x]
 
     # --------------------------------------------------------------------- where all of it ends at once
@@ -191,8 +197,8 @@ class _Search:
         by_tensor = self._frontiers.setdefault(kind, {})
         stack = [x]
         while stack:
-            at = stack[-1]
-            links = self._chains.users.get(at, ())
+            tensor = stack[-1]
+            links = self._chains.users.get(tensor, ())
             behind = [link.result for link in links if not self._is_good(link.result, kind)]
             missing = [y for y in behind if y not in by_tensor]
             if missing:
@@ -201,12 +207,12 @@ class _Search:
             stack.pop()
             frontiers = [by_tensor[y] for y in behind]
             # Of what was not measured, nothing is known: it may be good, too.
-            measured = at is x or self._chains.known(at) is not None
+            measured = tensor is x or self._chains.known(tensor) is not None
             ending = [link for link in links if measured and self._is_good(link.result, kind)]
             alone = (
                 frontiers[0] if len(frontiers) == 1 and not ending else None
             )  # Along a chain, they share one.
-            by_tensor[at] = (
+            by_tensor[tensor] = (
                 dict.fromkeys([*ending, *(link for some in frontiers for link in some)])
                 if alone is None
                 else alone
@@ -226,7 +232,7 @@ class _Search:
 
     def _breaks(self, links: Sequence[Link]) -> list[Cause]:
         effect = "makes it NaN or infinite"
-        sizes = {name: one.parameter_norm for name, one in self._measured.of.items()}
+        sizes = {name: magnitude.parameter_norm for name, magnitude in self._measured.of.items()}
         broken = [name for name, norm in sizes.items() if norm is not None and not math.isfinite(norm)]
         why = f"; {some(broken, 2)} {'is' if len(broken) == 1 else 'are'} so already" if broken else ""
         return [
@@ -255,9 +261,9 @@ class _Search:
     def _factors(self, ops: Sequence[Operation]) -> dict[Operation, str]:
         """For operations that multiply by a tensor asked about that is 0, what is told of it."""
         zeros = {}
-        for name, one in self._measured.of.items():
-            if one.parameter_norm == 0.0 and one.elements:
-                trained = "" if one.is_zero else " until the first step changes that"
+        for name, magnitude in self._measured.of.items():
+            if magnitude.parameter_norm == 0.0 and magnitude.elements:
+                trained = "" if magnitude.is_zero else " until the first step changes that"
                 zeros[self._measured.xs[name]] = f"{name}, which is 0{trained}"
         return {op: zeros[x] for op in ops for x in factors(op) if x in zeros}
 
@@ -279,12 +285,12 @@ class _Search:
             if base is not None:
                 groups.setdefault(base, []).append(name)
         troubles = []
-        grows, of = kind == EXPLODING, self._measured.of
+        grows, magnitudes = kind == EXPLODING, self._measured.of
         sign = -1 if grows else 1
         for base, keys in groups.items():
             start = self._largest_at(base)
-            end = min(keys, key=lambda name: (sign * self._size(name), -of[name].norm))
-            own = of[start].norm, of[end].norm
+            end = min(keys, key=lambda name: (sign * self._size(name), -magnitudes[name].norm))
+            own = magnitudes[start].norm, magnitudes[end].norm
             at_layers = not (own[1] > own[0] * TOLD if grows else own[1] * TOLD < own[0])
             first, last = (self._free(base), self._size(end)) if at_layers else own
             causes = tuple(self._causes(self._measured.xs[end], base, grows))
@@ -310,8 +316,8 @@ class _Search:
         """
         layer, _ = self._chains.layer(x)
         lines: dict[Any, tuple[list[Operation], list[float]]] = {}
-        for at, (op, result) in self._chains.walk(x):
-            inner, outer = self._chains.size(at), self._chains.size(result)
+        for tensor, (op, result) in self._chains.walk(x):
+            inner, outer = self._chains.size(tensor), self._chains.size(result)
             if result is not layer and inner > 0 and 0 < outer < math.inf:
                 ops, changes = lines.setdefault((self._where(op), name_of(op)), ([], []))
                 ops.append(op)
@@ -328,7 +334,7 @@ class _Search:
 
     def _all_tiny(self, names: Sequence[str]) -> Trouble:
         """All gradients together are too small."""
-        of = self._measured.of
-        largest = max(names, key=lambda name: of[name].norm)
+        magnitudes = self._measured.of
+        largest = max(names, key=lambda name: magnitudes[name].norm)
         causes = self._causes(self._measured.xs[largest], None, False)
-        return Trouble(VANISHING, tuple(names), tuple(causes), None, (largest, of[largest].norm))
+        return Trouble(VANISHING, tuple(names), tuple(causes), None, (largest, magnitudes[largest].norm))

@@ -29,12 +29,12 @@ def neighbours(op: Operation, users: Mapping[Output, Sequence[Operation]]) -> fr
     for start in forwards(op):
         ahead = [start]
         for _ in range(FAR):
-            ahead = [user for one in ahead for y in one.outputs for user in users.get(y, ())][:FAR]
+            ahead = [user for near in ahead for y in near.outputs for user in users.get(y, ())][:FAR]
             nearby.update(dict.fromkeys(ahead))
         behind = [start, *nearby]
         for _ in range(FAR):
             nearby.update(dict.fromkeys(behind))
-            behind = [*dict.fromkeys(x.op for one in behind for x in one.inputs if x.op not in nearby)]
+            behind = [*dict.fromkeys(x.op for near in behind for x in near.inputs if x.op not in nearby)]
     return frozenset(nearby)
 
 
@@ -122,7 +122,7 @@ class Case:
 
 def order_of(op: Operation) -> int:
     """The number of differentiations between an operation and the user's own."""
-    return sum(1 for one in forwards(op) if one.origin is not None and not _is_again(one))
+    return sum(1 for step in forwards(op) if step.origin is not None and not _is_again(step))
 
 
 def _is_again(op: Operation) -> bool:

@@ -198,7 +198,7 @@ class _Story:
     def trace(self) -> NanTrace:
         """The report."""
         harmful = {self._event(n).operation for n in self._involved()}
-        harmless = len({one.operation for one in self._events} - harmful)
+        harmless = len({event.operation for event in self._events} - harmful)
         if not self._arriving:
             return NanTrace(None, harmless=harmless)
         # Events are numbered in their order.
@@ -208,7 +208,7 @@ class _Story:
         then = [n for n in sorted(self._arriving) if n != first and first in self._line(n)]
         then = self._one_each(then, {self._event(first).operation})
         # Failures in the gradient of an operation that is reported already are left out.
-        reported = {one for n in (first, *then) for one in self._forwards(n)}
+        reported = {op for n in (first, *then) for op in self._forwards(n)}
         others = self._one_each([n for n in roots[1:] if reported.isdisjoint(self._forwards(n))], reported)
         sites = self._sites([first, *then], others)
         return NanTrace(
@@ -302,7 +302,7 @@ class _Story:
 
     def _users(self, operations: Iterable[Operation]) -> dict[Output, list[Operation]]:
         """The users of each tensor, in the graphs of these operations and their origins."""
-        graphs = {one.graph: None for op in operations for one in forwards(op)}
+        graphs = {step.graph: None for op in operations for step in forwards(op)}
         users: dict[Output, list[Operation]] = {}
         for graph in graphs:
             for op in self._operations if graph is self._question.graph else graph.operations:

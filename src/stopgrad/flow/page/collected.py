@@ -80,16 +80,16 @@ def collect(report: Reaches, generate: bool = True) -> Collected:
     If there is no gradient yet, it is generated in a copy of the graph if wanted, unless that is large.
     """
     collected = Collected()
-    asked = report.graph.subgraph_to([*report.ys, *report.xs.values()])
-    collected.top = collected.add_graph(asked, collected.bodies)
+    forward = report.graph.subgraph_to([*report.ys, *report.xs.values()])
+    collected.top = collected.add_graph(forward, collected.bodies)
     collected.forward = len(collected.operations)
     backward = [op for op in report.graph.operations if _is_backward(op, collected)]
     if not backward and generate and len(report.graph) <= GENERATED:
         backward = _generate(report, collected)
         collected.generated = bool(backward)
     # With their operands: a loop, for example, runs again and returns what its gradient needs.
-    every = backward[0].graph.subgraph_to(op.outputs[0] for op in backward) if backward else ()
-    collected.add_graph(every, collected.made_bodies)
+    with_operands = backward[0].graph.subgraph_to(op.outputs[0] for op in backward) if backward else ()
+    collected.add_graph(with_operands, collected.made_bodies)
     return collected
 
 

@@ -120,9 +120,9 @@ def _shapes(operations: Sequence[Operation], texts: Table) -> list[int]:
 
 
 def _shape(types: Sequence[TensorType]) -> str:
-    shown = ", ".join(map(repr, types[:SHOWN_OUTPUTS]))
+    text = ", ".join(map(repr, types[:SHOWN_OUTPUTS]))
     more = len(types) - SHOWN_OUTPUTS
-    return f"{shown}, and {more} more" if more > 0 else shown
+    return f"{text}, and {more} more" if more > 0 else text
 
 
 def _short(type: str, name: str) -> str | int:
@@ -270,8 +270,12 @@ def _shown(location: Location | None) -> Location | None:
 
 
 def _reason(cut: Cut) -> str:
-    at = cut.location
-    return cut.reason if at is None or at.cause is at else f"{cut.reason}, in {place(at)}"
+    location = cut.location
+    return (
+        cut.reason
+        if location is None or location.cause is location
+        else f"{cut.reason}, in {place(location)}"
+    )
 
 
 def _joined(text: str, reach: Reach) -> str:

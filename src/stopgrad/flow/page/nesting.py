@@ -159,8 +159,8 @@ class _Numbering:
         (code, at), *_ = calls
         depth = len(self._open)
         for n in range(depth - 1, -1, -1):
-            one = self._open[n]
-            if one.code is code and (at >= one.at or self._is_loop(code, at, one.at)):
+            call = self._open[n]
+            if call.code is code and (at >= call.at or self._is_loop(code, at, call.at)):
                 return (*[(outer.code, outer.at) for outer in self._open[:n]], *calls)
         while depth and not self._open[depth - 1].returns:
             depth -= 1
@@ -168,9 +168,9 @@ class _Numbering:
 
     def _enter(self, calls: Calls, returns: bool) -> None:
         same = self._same(calls)
-        steps = [one.step for one in self._open[:same]]
+        steps = [call.step for call in self._open[:same]]
         steps += [Step(CALL, _name(code), next(self._numbers)) for code, _ in calls[same:]]
-        returning = [one.returns for one in self._open[:same]] + [False] * (len(calls) - same)
+        returning = [call.returns for call in self._open[:same]] + [False] * (len(calls) - same)
         returning[-1] = returns
         self._open = [
             _Open(*call, step, more) for call, step, more in zip(calls, steps, returning, strict=True)
@@ -194,8 +194,12 @@ class _Numbering:
         """Whether a function gets from an instruction to one that is not behind it by a loop of its own."""
         jumps = self._loops.get(code)
         if jumps is None:
-            back = [one for one in dis.get_instructions(code) if "JUMP_BACKWARD" in one.opname]
-            jumps = self._loops[code] = [(one.argval, one.offset) for one in back]
+            back = [
+                instruction
+                for instruction in dis.get_instructions(code)
+                if "JUMP_BACKWARD" in instruction.opname
+            ]
+            jumps = self._loops[code] = [(instruction.argval, instruction.offset) for instruction in back]
         return any(start <= at and before <= end for start, end in jumps)
 
 

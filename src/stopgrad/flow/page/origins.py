@@ -30,10 +30,12 @@ def origins_of(collected: Collected, inputs: Sequence[Sequence[int]], first: int
         default = origins.get(holder, first)
         for i in reversed(operations):
             for op in _origins(collected.operations[i], holder >= 0):
-                at = collected.number.get(op, collected.forward)
-                asked = at if at < collected.forward else twins.find(op, default) if holder >= 0 else None
-                if asked is not None:
-                    origins[i] = asked
+                number = collected.number.get(op, collected.forward)
+                origin = (
+                    number if number < collected.forward else twins.find(op, default) if holder >= 0 else None
+                )
+                if origin is not None:
+                    origins[i] = origin
                     break
             for x in inputs[i]:
                 origins.setdefault(x, origins.get(i, default))

@@ -24,7 +24,9 @@ def cutting(flow: Flow, names: Iterable[str]) -> list[Site]:
         for op in finding.operations
     ]
     for op, reason in operations:
-        at = flow.location(op)
-        if at is not None:
-            by_line.setdefault((at.own.file, at.own.line), Site("cut", f"cut here: {reason}", at.own))
+        location = flow.location(op)
+        if location is not None:
+            by_line.setdefault(
+                (location.own.file, location.own.line), Site("cut", f"cut here: {reason}", location.own)
+            )
     return list(by_line.values())[:MOST]

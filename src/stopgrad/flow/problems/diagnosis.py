@@ -68,7 +68,7 @@ class Diagnosis(FlowReport):
     def _with(self, problems: Sequence[Problem]) -> Diagnosis:
         diagnosis = Diagnosis(problems, self.steps, self.recorded, self.unknown)
         diagnosis.norms = self.norms
-        diagnosis.noted = [one for one in self.noted if one in problems]
+        diagnosis.noted = [problem for problem in self.noted if problem in problems]
         return diagnosis
 
     def identities(self) -> list[str]:
@@ -77,7 +77,7 @@ class Diagnosis(FlowReport):
 
     def without(self, known: Collection[str]) -> Diagnosis:
         """The findings but those with these identities."""
-        rest = [one for one in self.problems if "|".join(_identity(one)) not in known]
+        rest = [problem for problem in self.problems if "|".join(_identity(problem)) not in known]
         return self._with(rest)
 
     def since(self, old: Mapping[str, str]) -> tuple[Diagnosis, list[str]]:
@@ -100,20 +100,24 @@ class Diagnosis(FlowReport):
 
     def _notices(self) -> Iterable[Notice]:
         for problem in self.problems:
-            at = problem.location
+            location = problem.location
             cure = f"; cure: {problem.cure}" if problem.cure else ""
             yield Notice(
                 KINDS[problem.kind].severity,
                 problem.kind,
                 problem.message + cure,
-                None if at is None else at.own,
+                None if location is None else location.own,
             )
 
     def is_met(self, conditions: Sequence[str]) -> list[Problem]:
         """The findings whose kind or severity is among some words; for none, all but notes."""
         if not conditions:
-            return [one for one in self.problems if KINDS[one.kind].severity != NOTE]
-        return [one for one in self.problems if {one.kind, KINDS[one.kind].severity} & set(conditions)]
+            return [problem for problem in self.problems if KINDS[problem.kind].severity != NOTE]
+        return [
+            problem
+            for problem in self.problems
+            if {problem.kind, KINDS[problem.kind].severity} & set(conditions)
+        ]
 
 
 def _finding(problem: Problem) -> dict[str, Any]:
@@ -132,18 +136,18 @@ def _finding(problem: Problem) -> dict[str, Any]:
 
 
 def _site(site: Site) -> dict[str, Any]:
-    at: Location = site.location.own
+    location: Location = site.location.own
     return {
         "role": site.role,
         "told": site.told,
-        "file": relative_file(at.file),
-        "line": at.line,
-        "source": at.source,
+        "file": relative_file(location.file),
+        "line": location.line,
+        "source": location.source,
     }
 
 
 def _identity(problem: Problem) -> tuple[str, ...]:
     """What a finding is known by in another run: its kind, names and source, and no line's number."""
-    at = None if problem.location is None else problem.location.own
-    where = () if at is None else (relative_file(at.file), at.source)
+    location = None if problem.location is None else problem.location.own
+    where = () if location is None else (relative_file(location.file), location.source)
     return (problem.kind, *where, *sorted(problem.names))

@@ -34,9 +34,9 @@ def part_of(problem: Problem, apart: bool = True) -> Section:
     if not all(name in problem.message for name in problem.names):
         below.append(Paragraph(some(list(problem.names)), indent=2))
     for sites in _by_line(problem.sites):
-        at = sites[0].location.own
+        location = sites[0].location.own
         text = "; ".join(dict.fromkeys([site.told for site in sites]))
-        below.append(Paragraph((at, STRONG), f"  {text}", indent=2))
+        below.append(Paragraph((location, STRONG), f"  {text}", indent=2))
         below.append(Excerpt([site.location.own for site in sites], style))
     if problem.cure:
         below.append(Paragraph(("cure: ", DIM), problem.cure, indent=2, hang=6))
