@@ -267,18 +267,18 @@ def _patterns(name: str, value: object) -> list[str]:
 
 def _check(trained: Sequence[Trained], options: dict[str, list[str]], itself: bool) -> None:
     """Fail the test that just ran if it did not train what it should."""
-    called = [one for one in trained if one.calls]
+    called = [training for training in trained if training.calls]
     if not called:
         if itself:  # The test itself is marked, not only its file or class.
-            does = " or ".join(one.does for one in trained)
+            does = " or ".join(training.does for training in trained)
             why = f"the test calls {does} nowhere, so that its marker checks nothing"
             if "jax" in sys.modules:
                 why += "; of a JAX function, call stopgrad.jax.assert_flows(f, *args)"
             pytest.fail(f"{NAME}: {why}", pytrace=False)
         return
-    for one in called:
+    for training in called:
         try:
-            wrong = one.wrong(**options)
+            wrong = training.wrong(**options)
         except StopgradError as error:
             wrong = error.message
         if wrong:

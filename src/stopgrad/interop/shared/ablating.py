@@ -179,7 +179,7 @@ class _Reporting(NamedTuple):
 
     def _near(self, x: NumpyArray, g: Gradient, h: Gradient) -> bool:
         """Whether two gradients agree, also if both consist of rounding errors of zeros."""
-        precise = [one for one in (g, h) if one is not None]
+        precise = [gradient for gradient in (g, h) if gradient is not None]
         if not precise or near(g, h, nearness(type_of(precise[0]).dtype)):
             return True
         epsilon = EPSILON[coarsest_of([precise[0].dtype.name])]

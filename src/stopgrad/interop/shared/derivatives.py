@@ -281,8 +281,8 @@ def lines(marks: Iterable[tuple[str, RawLocation | None]]) -> list[Held]:
     graph = Graph()
     for what, place in marks:
         op = mark(graph, what, place)
-        at = op.location
-        where = None if at is None else (at.file, at.line)
+        location = op.location
+        where = None if location is None else (location.file, location.line)
         by_line.setdefault((what, where), []).append(op)
     return [Held(tuple(ops), ops[0].location, what) for (what, _), ops in by_line.items()]
 

@@ -19,9 +19,9 @@ def losses_in(result: Any) -> Any:
         if getattr(result, "loss", None) is not None:  # A named tuple.
             return result.loss  # type: ignore[union-attr]
         scalars = []
-        for one in result:
-            if getattr(one, "shape", None) is None or tuple(one.shape) != ():
+        for value in result:
+            if getattr(value, "shape", None) is None or tuple(value.shape) != ():
                 break
-            scalars.append(one)
+            scalars.append(value)
         return scalars or result
     return result

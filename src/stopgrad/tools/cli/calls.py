@@ -38,7 +38,10 @@ def bound_sizes(arguments: Sequence[Argument], names: Mapping[str, Any]) -> list
             numbers = all(isinstance(size, int) for size in argument.value.shape)
             if numbers and bind_sizes(noted.shape, argument.value.shape, tried):
                 binding = tried
-    return [one._replace(value=map_leaves(lambda x: with_sizes(x, binding), one.value)) for one in arguments]
+    return [
+        argument._replace(value=map_leaves(lambda x: with_sizes(x, binding), argument.value))
+        for argument in arguments
+    ]
 
 
 def with_sizes(leaf: object, numbers: Mapping[str, int]) -> Any:
@@ -166,7 +169,11 @@ def _function_call(program: Program, arguments: Sequence[Argument], wanted: Want
         values, data = with_data(program, arguments, wanted.seed)
         return Call((f, *values), options, data)
     arguments = bound_sizes(arguments, namespace(program))
-    types = [(one.parameter.name, path, type) for one in arguments for path, type in types_in(one.value)]
+    types = [
+        (argument.parameter.name, path, type)
+        for argument in arguments
+        for path, type in types_in(argument.value)
+    ]
     open = {
         str(size): ".".join(part for part in (name, path) if part)
         for name, path, type in types
@@ -175,9 +182,9 @@ def _function_call(program: Program, arguments: Sequence[Argument], wanted: Want
     }
     if open:
         graph = Graph()
-        values = [placeholders(one.value, graph, one.parameter.name) for one in arguments]
+        values = [placeholders(argument.value, graph, argument.parameter.name) for argument in arguments]
     else:
-        values = [map_leaves(_zeros, one.value) for one in arguments]
+        values = [map_leaves(_zeros, argument.value) for argument in arguments]
     return Call((f, *values), options, open=open)
 
 
@@ -185,16 +192,17 @@ def with_data(program: Program, arguments: Sequence[Argument], seed: int) -> tup
     """A function's arguments, with random arrays where only types are known; and their description."""
     arguments, sizes = with_numbers(program, arguments)
     random = np.random.default_rng(seed)
-    values = [map_leaves(lambda x: _data(x, random), one.value) for one in arguments]
+    values = [map_leaves(lambda x: _data(x, random), argument.value) for argument in arguments]
     return values, _function_data(arguments, sizes, seed)
 
 
 def with_numbers(program: Program, arguments: Sequence[Argument]) -> tuple[list[Argument], dict[str, int]]:
     """The arguments with small numbers for open sizes, and these numbers."""
     arguments = bound_sizes(arguments, namespace(program))
-    sizes = small_sizes([type for one in arguments for _, type in types_in(one.value)])
+    sizes = small_sizes([type for argument in arguments for _, type in types_in(argument.value)])
     return [
-        one._replace(value=map_leaves(lambda x: with_sizes(x, sizes), one.value)) for one in arguments
+        argument._replace(value=map_leaves(lambda x: with_sizes(x, sizes), argument.value))
+        for argument in arguments
     ], sizes
 
 
@@ -203,22 +211,22 @@ def chosen(
 ) -> tuple[Any, list[Argument], list[int] | None]:
     """A function of the given arguments alone, these arguments, and which of them are asked about."""
     parameters = parameters_of(program.value)
-    by_name = {one.parameter.name: one for one in arguments}
+    by_name = {argument.parameter.name: argument for argument in arguments}
     for n in argnums or ():
         if not 0 <= n < len(parameters):
             names = ", ".join(f"{i} {p.name}" for i, p in enumerate(parameters))
             raise ArgumentError(f"--argnums holds {n}; the arguments of {program.target} are {names}")
-        one = parameters[n]
-        by_name.setdefault(one.name, Argument(one, one.default, "its default"))
+        parameter = parameters[n]
+        by_name.setdefault(parameter.name, Argument(parameter, parameter.default, "its default"))
     selected = [by_name[p.name] for p in parameters if p.name in by_name]
-    places = {one.parameter.name: i for i, one in enumerate(selected)}
+    places = {argument.parameter.name: i for i, argument in enumerate(selected)}
     positions = None if argnums is None else [places[parameters[n].name] for n in argnums]
     return _of(program.value, selected), selected, positions
 
 
 def _of(f: Callable[..., Any], arguments: Sequence[Argument]) -> Any:
     """*f* as a function of these arguments alone, by position; the other parameters keep their defaults."""
-    names = [one.parameter.name for one in arguments]
+    names = [argument.parameter.name for argument in arguments]
     signature = inspect.signature(f)
 
     def call(*args: Any) -> Any:
@@ -249,13 +257,13 @@ def _function_data(arguments: Sequence[Argument], sizes: Mapping[str, int], seed
     """A description of a function's arguments."""
     sources: dict[str, list[str]] = {}
     types = []
-    for one in arguments:
-        name = one.parameter.name
+    for argument in arguments:
+        name = argument.parameter.name
         types += [
-            (".".join(part for part in (name, path) if part), type) for path, type in types_in(one.value)
+            (".".join(part for part in (name, path) if part), type) for path, type in types_in(argument.value)
         ]
-        if any(map(is_tensor, flatten(one.value)[0])):
-            sources.setdefault(one.source.removesuffix(" and --shape"), []).append(name)
+        if any(map(is_tensor, flatten(argument.value)[0])):
+            sources.setdefault(argument.source.removesuffix(" and --shape"), []).append(name)
     return "; ".join(
         [*_random_data(types, sizes, seed), *[f"{', '.join(v)} from {k}" for k, v in sources.items()]]
     )

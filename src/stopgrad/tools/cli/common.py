@@ -88,7 +88,11 @@ def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _users(frames: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    return [one for one in frames if not (is_internal(one.filename) or one.filename.startswith("<frozen "))]
+    return [
+        frame
+        for frame in frames
+        if not (is_internal(frame.filename) or frame.filename.startswith("<frozen "))
+    ]
 
 
 def _traceback(error: BaseException) -> str:

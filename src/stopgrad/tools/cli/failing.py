@@ -93,14 +93,16 @@ def met(flow: Flow, wanted: Iterable[Condition]) -> list[Met]:
         ArgumentError: the report does not have the name in a condition.
     """
     matches: dict[Met, None] = {}
-    for one in wanted:
-        if one.word in UPDATES:
-            matches |= dict.fromkeys(_updated(flow, one))
-        elif one.word == COMPARED:
-            compared = _part(flow, one).compared
+    for condition in wanted:
+        if condition.word in UPDATES:
+            matches |= dict.fromkeys(_updated(flow, condition))
+        elif condition.word == COMPARED:
+            compared = _part(flow, condition).compared
             matches |= dict.fromkeys([Met(KIND, x.message, _places(x.operations)) for x in compared])
         else:
-            matches |= dict.fromkeys(_idle(flow, one.key) if one.word == IDLE else _with_status(flow, one))
+            matches |= dict.fromkeys(
+                _idle(flow, condition.key) if condition.word == IDLE else _with_status(flow, condition)
+            )
     return list(matches)
 
 
@@ -164,4 +166,4 @@ def _is_called(op: Operation, key: str) -> bool:
 
 def _places(operations: Iterable[Operation]) -> tuple[Location, ...]:
     """The places of operations that have one."""
-    return tuple(at for at in (op.location for op in operations) if at is not None)
+    return tuple(location for location in (op.location for op in operations) if location is not None)

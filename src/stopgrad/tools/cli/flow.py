@@ -209,8 +209,8 @@ def _noticed(report: FlowReport, program: Program, failed: Iterable[Met]) -> Ite
     """What a report says of lines; what failed are errors, and what has no line is at the function's."""
     errors = [
         notice
-        for one in failed
-        for notice in at_lines("error", one.word, f"{one.word}: {one.message}", one.locations)
+        for failure in failed
+        for notice in at_lines("error", failure.word, f"{failure.word}: {failure.message}", failure.locations)
     ]
     lines = {_line(error) for error in errors}
     others = [notice for notice in report._notices() if _line(notice) not in lines]
@@ -233,8 +233,8 @@ def run_explain(arguments: argparse.Namespace) -> int:
         flow = only(flow, patterns)
     failed = met(flow, wanted)
     _show(arguments, flow, data, target[0], failed)
-    for one in failed:
-        print(f"stopgrad: {one}", file=sys.stderr)
+    for failure in failed:
+        print(f"stopgrad: {failure}", file=sys.stderr)
     return FAILED if failed else OK
 
 

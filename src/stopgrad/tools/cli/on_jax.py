@@ -36,7 +36,7 @@ class OnJax:
             call = Call((f, *arrays), {**options, **trained})
             return Answer(asked(question, call, lambda: sgj.explain(*call.args, **call.options)), data)
         arguments, _ = with_numbers(question.program, arguments)
-        values = [map_leaves(lambda x: _struct(jax, x), one.value) for one in arguments]
+        values = [map_leaves(lambda x: _struct(jax, x), argument.value) for argument in arguments]
         call = Call((f, *values), options)
         return Answer(asked(question, call, lambda: sgj.explain(*call.args, **call.options)))
 
@@ -45,7 +45,7 @@ class OnJax:
         jax, _ = _modules(f"{command} of a JAX function")
         f, arguments, options = _traced(question)
         arrays, data = with_data(question.program, arguments, question.wanted.seed or 0)
-        values = [map_leaves(lambda x: jax.numpy.asarray(x) if is_tensor(x) else x, one) for one in arrays]
+        values = [map_leaves(lambda x: jax.numpy.asarray(x) if is_tensor(x) else x, tree) for tree in arrays]
         return Call((f, *values), options, data)
 
 
@@ -58,7 +58,7 @@ def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dic
     """A function of the traced arguments alone, these arguments, and options."""
     program, wanted = question.program, question.wanted
     whole, arguments, argnums = chosen(program, question.arguments, wanted.argnums)
-    traced = [i for i, one in enumerate(arguments) if _holds_arrays(one.value)]
+    traced = [i for i, argument in enumerate(arguments) if _holds_arrays(argument.value)]
     if not traced:
         names = [p.name for p in parameters_of(program.value)]
         raise ArgumentError(
@@ -67,7 +67,7 @@ def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dic
             + "; gradients of a JAX function are with respect to its arguments: let it take the "
             f"parameters, and return these from example_inputs() beside it, or from {program.name}_example()"
         )
-    values = [one.value for one in arguments]
+    values = [argument.value for argument in arguments]
 
     def function(*args: Any) -> Any:
         filled = list(values)

@@ -29,8 +29,10 @@ class OnTensorflow:
         program, wanted = question.program, question.wanted
         f, arguments, _ = chosen(program, question.arguments, wanted.argnums)
         arrays, data = with_data(program, arguments, wanted.seed or 0)
-        values = [map_leaves(lambda x: _tensor(tensorflow, x), one) for one in arrays]
-        random = any(isinstance(leaf, TensorType) for one in arguments for leaf in flatten(one.value)[0])
+        values = [map_leaves(lambda x: _tensor(tensorflow, x), tree) for tree in arrays]
+        random = any(
+            isinstance(leaf, TensorType) for argument in arguments for leaf in flatten(argument.value)[0]
+        )
         returned: list[Any] = []
 
         @functools.wraps(f)
@@ -53,7 +55,7 @@ class OnTensorflow:
         f, arguments, _ = chosen(program, question.arguments, question.wanted.argnums)
         arrays, data = with_data(program, arguments, question.wanted.seed or 0)
         tensorflow = require("tensorflow", f"{command} of a TensorFlow function")
-        values = [map_leaves(lambda x: _tensor(tensorflow, x), one) for one in arrays]
+        values = [map_leaves(lambda x: _tensor(tensorflow, x), tree) for tree in arrays]
 
         @functools.wraps(program.value)  # Whose the function is, its own code says, and not this one's.
         def loss(*args: Any) -> Any:

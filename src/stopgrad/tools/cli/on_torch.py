@@ -37,14 +37,18 @@ class OnTorch:
         program, wanted = question.program, question.wanted
         f, arguments, argnums = chosen(program, question.arguments, wanted.argnums)
         arrays, data = with_data(program, arguments, wanted.seed or 0)
-        values = {one.parameter.name: value for one, value in zip(arguments, arrays, strict=True)}
+        values = {argument.parameter.name: value for argument, value in zip(arguments, arrays, strict=True)}
         about = dict(referenced(program.value)) | values
         if argnums is not None:
             about = {name: values[name] for name in [arguments[n].parameter.name for n in argnums]}
         subjects = things(about)
-        random = any(isinstance(leaf, TensorType) for one in arguments for leaf in flatten(one.value)[0])
-        for one in arguments:
-            values[one.parameter.name] = _with_tensors(torch, one, values[one.parameter.name], not subjects)
+        random = any(
+            isinstance(leaf, TensorType) for argument in arguments for leaf in flatten(argument.value)[0]
+        )
+        for argument in arguments:
+            values[argument.parameter.name] = _with_tensors(
+                torch, argument, values[argument.parameter.name], not subjects
+            )
         with training.Training(leaves=True) as watched:
             result = f(*values.values())
         subjects = subjects or things({name: value for name, value in values.items() if name in about})
@@ -64,13 +68,15 @@ class OnTorch:
         program, wanted = question.program, question.wanted
         f, arguments, argnums = chosen(program, question.arguments, wanted.argnums)
         arrays, data = with_data(program, arguments, wanted.seed or 0)
-        values = {one.parameter.name: value for one, value in zip(arguments, arrays, strict=True)}
+        values = {argument.parameter.name: value for argument, value in zip(arguments, arrays, strict=True)}
         about = dict(referenced(program.value)) | values
         if argnums is not None:
             about = {name: values[name] for name in [arguments[n].parameter.name for n in argnums]}
         subjects = things(about)
-        for one in arguments:
-            values[one.parameter.name] = _with_tensors(torch, one, values[one.parameter.name], not subjects)
+        for argument in arguments:
+            values[argument.parameter.name] = _with_tensors(
+                torch, argument, values[argument.parameter.name], not subjects
+            )
         subjects = subjects or things({name: value for name, value in values.items() if name in about})
 
         @functools.wraps(f)

@@ -135,7 +135,7 @@ def _from_file(path: Path, after: contextlib.ExitStack) -> ModuleType:
 def _near(path: Path) -> str:
     """An existing Python file that may be meant in place of a missing one."""
     with contextlib.suppress(OSError):
-        beside = [one.name for one in path.parent.iterdir() if one.suffix == ".py"]
+        beside = [file.name for file in path.parent.iterdir() if file.suffix == ".py"]
         if close := difflib.get_close_matches(path.name, [*beside], 1):
             return shown_file(str(path.parent / close[0]))
     return ""

@@ -131,7 +131,7 @@ def _read(path: Path) -> dict[str, str]:
     """The findings in a file of an earlier run: their messages by identity."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return {one["id"]: f"{one['kind']}: {one['message']}" for one in data["findings"]}
+        return {finding["id"]: f"{finding['kind']}: {finding['message']}" for finding in data["findings"]}
     except (KeyError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"--baseline: {path} holds no findings ({type(error).__name__}: {error})"
@@ -176,6 +176,6 @@ class _Reporting:
         lines = [
             f"stopgrad: {diagnosis.summary}",
             *([text] if text else []),
-            *[f"gone: {one}" for one in gone],
+            *[f"gone: {message}" for message in gone],
         ]
         print("\n".join(lines), file=self._out, flush=True)

@@ -99,7 +99,7 @@ def worlds_of(question: Question) -> list[World]:
     """The possible worlds of a function, the likeliest first; only one if it is certain."""
     program = question.program
     defaults = [p.default for p in parameters_of(program.value)]
-    values = [one.value for one in question.arguments] + defaults
+    values = [argument.value for argument in question.arguments] + defaults
     refuse_mixtures(line_of(program), f"the arguments of {program.name}", values)
     target = kind(program.value) or kind(getattr(program.value, "__self__", None))
     if target:

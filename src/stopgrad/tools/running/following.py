@@ -105,5 +105,5 @@ class Following:
         for session in self.sessions:
             diagnosis.norms |= session.norms
         cause = None if error is None else problem_of(error)
-        diagnosis.noted = [one for one in diagnosis.problems if one is cause]
+        diagnosis.noted = [problem for problem in diagnosis.problems if problem is cause]
         return diagnosis

@@ -137,34 +137,34 @@ def run(script: Script) -> BaseException | None:
 
 def _without_us(error: BaseException) -> BaseException:
     """An error, and those that caused it, with the tracebacks that they have without us."""
-    at: BaseException | None = error
+    raised: BaseException | None = error
     seen: set[int] = set()
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
-        at.__traceback__ = _inside(at.__traceback__)
-        at = at.__cause__ or at.__context__
+    while raised is not None and id(raised) not in seen:
+        seen.add(id(raised))
+        raised.__traceback__ = _inside(raised.__traceback__)
+        raised = raised.__cause__ or raised.__context__
     return error
 
 
-def _inside(at: TracebackType | None) -> TracebackType | None:
+def _inside(traceback: TracebackType | None) -> TracebackType | None:
     """A traceback as it is without us.
 
     Our own frames are left out, and those by which PyTorch hands a call to us and then makes it again.
     """
     frames = []
-    while at is not None:
-        frames.append(at)
-        at = at.tb_next
+    while traceback is not None:
+        frames.append(traceback)
+        traceback = traceback.tb_next
     user_frames: list[TracebackType] = []
-    for one in frames:
-        code = one.tb_frame.f_code
+    for frame in frames:
+        code = frame.tb_frame.f_code
         if code.co_name == _HANDS_OVER and user_frames:
             user_frames.pop()
         elif not code.co_filename.startswith(_OURS) and code.co_name != _HANDS_OVER:
-            user_frames.append(one)
+            user_frames.append(frame)
     shortened = None
-    for one in reversed(user_frames):
-        shortened = TracebackType(shortened, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    for frame in reversed(user_frames):
+        shortened = TracebackType(shortened, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return shortened
 
 

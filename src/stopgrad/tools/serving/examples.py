@@ -39,8 +39,8 @@ class Feeds:
     def described(self) -> list[dict[str, Any]]:
         """As the page reads it."""
         return [
-            {"name": one.name, "dtype": one.dtype, "shape": list(one.shape), "cut": one.name in self.cut}
-            for one in self.ports
+            {"name": port.name, "dtype": port.dtype, "shape": list(port.shape), "cut": port.name in self.cut}
+            for port in self.ports
         ]
 
 
@@ -49,10 +49,10 @@ def feeds_of(contents: Contents) -> Feeds:
 
     The batch is the first axis: the first that has a name, and if none has one, that of the first input.
     """
-    ports = tuple(one for one in contents.inputs["train_step"] if one.role in ("input", "labels"))
-    firsts = [one.shape[0] for one in ports if one.shape]
+    ports = tuple(port for port in contents.inputs["train_step"] if port.role in ("input", "labels"))
+    firsts = [port.shape[0] for port in ports if port.shape]
     batch = next((size for size in firsts if isinstance(size, str)), next(iter(firsts), None))
-    cut = tuple(one.name for one in ports if one.shape and one.shape[0] == batch)
+    cut = tuple(port.name for port in ports if port.shape and port.shape[0] == batch)
     return Feeds(ports, cut, batch if isinstance(batch, int) else None)
 
 
@@ -86,10 +86,10 @@ def read_examples(path: Path, feeds: Feeds) -> Arrays:
 
 def _checked(path: Path, contents: Mapping[str, Any], feeds: Feeds) -> Arrays:
     wanted = [
-        replace(one, shape=("examples", *one.shape[1:])) if feeds.batch and one.name in feeds.cut else one
-        for one in feeds.ports
+        replace(port, shape=("examples", *port.shape[1:])) if feeds.batch and port.name in feeds.cut else port
+        for port in feeds.ports
     ]
-    dtypes = {one.name: dtype_of(one.dtype) for one in wanted}
+    dtypes = {port.name: dtype_of(port.dtype) for port in wanted}
     arrays = {
         name: x if isinstance(x, np.ndarray) or name not in dtypes else _array(path, name, x, dtypes[name])
         for name, x in contents.items()

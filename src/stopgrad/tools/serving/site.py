@@ -100,7 +100,7 @@ class Site:
         if f"/training/{EXTERNAL}" in self.served:
             names.append(home.folder / EXTERNAL)
         stamps = [os.stat(path) for path in names]
-        key = tuple(n for one in stamps for n in (one.st_ino, one.st_size, one.st_mtime_ns))
+        key = tuple(n for stamp in stamps for n in (stamp.st_ino, stamp.st_size, stamp.st_mtime_ns))
         if key not in self._known:
             whole = hashlib.sha256()
             for path in names:
@@ -128,7 +128,7 @@ def site(folder: Path, data: Path | None = None, runtime: Path | None = None) ->
     feeds = feeds_of(held)
     examples = save(read_examples(data, feeds)) if data is not None else None
     result = Site(folder, held, feeds, web_runtime(folder, runtime), data.name if data is not None else "")
-    result.served |= {f"/{one.name}": _file(one) for one in sorted(PAGE.iterdir()) if one.suffix in TYPES}
+    result.served |= {f"/{path.name}": _file(path) for path in sorted(PAGE.iterdir()) if path.suffix in TYPES}
     result.served["/"] = result.served.pop("/index.html")
     for path in (held.folder / "manifest.json", held.state_file, held.files["train_step"]):
         with open_plain(path):

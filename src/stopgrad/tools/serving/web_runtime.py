@@ -76,7 +76,7 @@ def _inside(named: Path) -> Iterator[Path]:
 def _at(dist: Path) -> WebRuntime | None:
     """The runtime in a folder, if its scripts are there."""
     try:
-        names = sorted(one.name for one in dist.iterdir() if one.is_file())
+        names = sorted(path.name for path in dist.iterdir() if path.is_file())
     except OSError:
         return None
     if SCRIPTS[0] not in names:
