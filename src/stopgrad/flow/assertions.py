@@ -264,11 +264,11 @@ def _tensors(what: str, which: str, graph: Graph, xs: object) -> list[Output]:
     """Outputs of a graph, given directly or by name; a scope stands for the parameters inside it."""
     tensors: list[Output] = []
     for x in flatten(xs)[0]:
-        tensors += _named(what, graph, x) if isinstance(x, str) else outputs_in(x, f"{what}: {which}")
+        tensors += _outputs_named(what, graph, x) if isinstance(x, str) else outputs_in(x, f"{what}: {which}")
     return tensors
 
 
-def _named(what: str, graph: Graph, name: str) -> list[Output]:
+def _outputs_named(what: str, graph: Graph, name: str) -> list[Output]:
     """The tensor of this name, or the inputs in the scope of this name."""
     op_name, _, index = name.partition(":")
     op = graph.operation(op_name)
@@ -313,7 +313,7 @@ class _Gate:
         above = question.graph.subgraph_to(question.ys)
         for gate in flatten(by)[0]:
             if isinstance(gate, str):
-                operations = _called(what, gate, question)
+                operations = _operations_called(what, gate, question)
                 labels.append(repr(gate))
             elif isinstance(gate, (Operation, Output)) or hasattr(gate, "as_output"):
                 op = gate if isinstance(gate, Operation) else gate.as_output().op
@@ -344,7 +344,7 @@ class _Gate:
         return f", which does nothing: {gates[0].why_idle}" if gates and "" not in why else ""
 
 
-def _called(what: str, name: str, question: Asked | Flow) -> list[Operation]:
+def _operations_called(what: str, name: str, question: Asked | Flow) -> list[Operation]:
     """The operations of a name, a scope or a line."""
     operations = list(walk(question.graph.subgraph_to(question.ys)))
     plain_name = re.sub(r":\d+$", "", name)

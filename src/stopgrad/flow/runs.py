@@ -143,11 +143,11 @@ def _in_the_dark(way: Way) -> Reached:
 
 
 def _way(run: Reached, memo: dict[Sets, Behind]) -> Way:
-    walls = [(wall, _behind(sets, memo)) for wall, sets in run.walls.items() if sets[-1]]
-    return Way(_behind(run.levels, memo), set(_positions(run.dark)), walls)
+    walls = [(wall, _best_levels(sets, memo)) for wall, sets in run.walls.items() if sets[-1]]
+    return Way(_best_levels(run.levels, memo), set(_positions(run.dark)), walls)
 
 
-def _behind(sets: Sets, memo: dict[Sets, Behind]) -> Behind:
+def _best_levels(sets: Sets, memo: dict[Sets, Behind]) -> Behind:
     """The parameters, each with its best level."""
     behind = memo.get(sets)
     if behind is None:

@@ -105,8 +105,8 @@ def at(spots: Sequence[Spot], reasons: Collection[object] | None = (), most: int
         for spot in spots
     ]
     if len(set(after)) == 1:
-        return [*_named([(spot.where, "") for spot in spots], most), after[0]]
-    return _named([(spot.where, why) for spot, why in zip(spots, after, strict=True)], most)
+        return [*_with_files([(spot.where, "") for spot in spots], most), after[0]]
+    return _with_files([(spot.where, why) for spot, why in zip(spots, after, strict=True)], most)
 
 
 def as_text(pieces: Iterable[Piece]) -> str:
@@ -117,12 +117,12 @@ def as_text(pieces: Iterable[Piece]) -> str:
 
 def at_places(locations: Iterable[Location], most: int = PLACES) -> list[Piece]:
     """Where these lines are, each once, and each file once."""
-    return _named(
+    return _with_files(
         [(location, "") for location in {place(location): location for location in locations}.values()], most
     )
 
 
-def _named(places: Sequence[tuple[Location | str, str]], most: int) -> list[Piece]:
+def _with_files(places: Sequence[tuple[Location | str, str]], most: int) -> list[Piece]:
     files: dict[str, list[tuple[Location | str, str]]] = {}
     for where, more in places:
         file = where if isinstance(where, str) else shown_file(where.file)

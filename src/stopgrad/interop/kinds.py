@@ -99,7 +99,7 @@ def referenced(f: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
         if id(function.__code__) in seen or is_internal(function.__code__.co_filename):
             continue
         seen.add(id(function.__code__))
-        for name, value in _named(function):
+        for name, value in _values_named(function):
             yield name, value
             todo += _functions(value)
 
@@ -118,7 +118,7 @@ def _functions(value: object) -> Iterator[FunctionType]:
         yield from (one for one in (call, inner) if isinstance(one, FunctionType))
 
 
-def _named(f: FunctionType) -> Iterator[tuple[str, Any]]:
+def _values_named(f: FunctionType) -> Iterator[tuple[str, Any]]:
     scope: Mapping[str, Any] = {**f.__globals__, **_closure(f)}
     for code in _codes(f.__code__):
         for name in (*code.co_names, *code.co_freevars):

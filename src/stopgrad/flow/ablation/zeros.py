@@ -63,11 +63,11 @@ class Arrivals:
         """The tensors at which something arrives if these let nothing pass."""
         tensors: set[Output] = set()
         for acting, targets in self.groups:
-            tensors.update(_at(self.ys, between(self.ys, targets, walls, acting)))
+            tensors.update(_tensors_on(self.ys, between(self.ys, targets, walls, acting)))
         return tensors
 
 
-def _at(ys: Iterable[Output], path: Iterable[Step]) -> Iterable[Output]:
+def _tensors_on(ys: Iterable[Output], path: Iterable[Step]) -> Iterable[Output]:
     return [*ys, *(op.inputs[i] for op, live in path for i in live)]
 
 
@@ -91,10 +91,10 @@ def arrivals(
             builder.origin = ys[0].op if ys else None
             seeds = [ones_like(y) for y in ys]
         for acting, group, path in routes(ys, xs, stops):
-            arriving.live.update(dict.fromkeys(_at((), path)))
+            arriving.live.update(dict.fromkeys(_tensors_on((), path)))
             targets = {*group, *others}
             wider = between(ys, targets, stops, acting)
-            tensors = list(dict.fromkeys([*_at((), wider), *targets]))
+            tensors = list(dict.fromkeys([*_tensors_on((), wider), *targets]))
             cotangents = backpropagate(ys, tensors, seeds, wider, acting, stops)
             arriving.groups.append((acting, targets))
             for x, g in zip(tensors, cotangents, strict=True):

@@ -412,7 +412,7 @@ class Comparison:
         """If something differs, try other steps, and single numbers."""
         failing, lost = self._failing(), 0
         for i in failing:
-            self.directions[i] = self._again(self.directions[i])
+            self.directions[i] = self._measured_again(self.directions[i])
             lost += not self._passes(self.directions[i])
             if lost == CERTAIN:
                 break
@@ -424,7 +424,7 @@ class Comparison:
                 self.rows = self._compared(self.directions)
                 break
 
-    def _again(self, direction: Direction) -> Direction:
+    def _measured_again(self, direction: Direction) -> Direction:
         """Measure the same direction again, with steps of other sizes, until the slopes settle."""
         vector, place = direction.vector, direction.place
         sizes = [self._scale, 1.0, self._scale * 2.0**-20]
@@ -485,12 +485,14 @@ class Comparison:
         vector = self.directions[i].vector.copy()
         for _ in range(KINKS):
             place = self._worst_place(vector)
-            alone = self._again(Direction(self._unit(place), place, self.directions[i].slope, "central"))
+            alone = self._measured_again(
+                Direction(self._unit(place), place, self.directions[i].slope, "central")
+            )
             self.directions.append(alone)
             if not self._passes(alone) or np.all(alone.slope.kind == SMOOTH):
                 return
             vector[place] = 0.0
-            rest = self._again(Direction(vector, None, alone.slope, "central"))
+            rest = self._measured_again(Direction(vector, None, alone.slope, "central"))
             if self._passes(rest):
                 self.directions[i] = rest
                 return

@@ -202,7 +202,7 @@ Holding = Callable[[Operation], bool]
 """Whether a gate holds what it stops; the others do nothing."""
 
 
-class _Kept(Observer):
+class _GateValues(Observer):
     """What arrived at each gate in the run at the base point, and how far this run has read it.
 
     Attributes:
@@ -294,7 +294,7 @@ class Frozen:
         ]
         self.moving = moving(self._ys, [x for x in self._xs if x is not None])
         self._gates = list(selective_gates(copied.graph.subgraph_to(copied.outputs)))
-        self._kept = None if holding is None else _Kept(holding)
+        self._kept = None if holding is None else _GateValues(holding)
         self._from_edge = self._program(None)
         self.here = self._run(self._from_edge, self._inputs)
         self._ways: dict[int, tuple[Callable[..., Any], Acting]] = {}

@@ -99,7 +99,7 @@ def parts_of(
         return
     all_names = list(all_names)
     for trouble in troubles[:MOST]:
-        shown = list(_shown(trouble.causes, _STYLES[trouble.kind], source))
+        shown = list(_cause_parts(trouble.causes, _STYLES[trouble.kind], source))
         if trouble.kind == NOT_FINITE and not shown:  # Nothing on the way was measured.
             shown = [Paragraph("trace_nan finds the operation that makes it so", indent=2)]
         yield Section(_heading(trouble, magnitudes, all_names, width), shown)
@@ -110,7 +110,7 @@ def parts_of(
         yield Section(norms)
 
 
-def _shown(causes: Sequence[Cause], style: str, source: Source) -> Iterator[Part]:
+def _cause_parts(causes: Sequence[Cause], style: str, source: Source) -> Iterator[Part]:
     """The causes, and each line of source once below those in it."""
     for place, here in groupby(
         causes, lambda cause: cause.location and (cause.location.file, cause.location.line)

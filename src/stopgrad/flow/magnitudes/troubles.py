@@ -145,14 +145,14 @@ class _Search:
         return min(1.0, inner / outer) if inner > 0 and 0 < outer < math.inf else 1.0
 
     def _peak(self, name: str) -> float:
-        x = self._between(self._layers[name])[0]
+        x = self._extreme_layers(self._layers[name])[0]
         return 0.0 if x is None else self._free(x)
 
     def _least(self, name: str) -> float:
-        x = self._between(self._layers[name])[1]
+        x = self._extreme_layers(self._layers[name])[1]
         return math.inf if x is None else self._free(x)
 
-    def _between(self, x: Output) -> tuple[Output | None, Output | None]:
+    def _extreme_layers(self, x: Output) -> tuple[Output | None, Output | None]:
         """The layers with the largest and the smallest gradient on the way from a layer to ys."""
         passed = []
         tensor: Output | None = x
@@ -272,7 +272,7 @@ class _Search:
     def _fades_out(self, name: str) -> bool:
         """Whether a gradient is 0 because what arrives is too small for a number, and not by an operation."""
         links = self._frontier(self._measured.xs[name], ZERO)
-        peaks = [(link.result, self._between(link.result)[0]) for link in links]
+        peaks = [(link.result, self._extreme_layers(link.result)[0]) for link in links]
         return bool(links) and all(
             peak is not None and self._free(x) <= VANISHED * self._free(peak) for x, peak in peaks
         )
@@ -281,7 +281,7 @@ class _Search:
         """Troubles of tensors whose gradients vanish or explode, by the layer that they are compared with."""
         groups: dict[Output, list[str]] = {}
         for name in names:
-            base = self._between(self._layers[name])[side]
+            base = self._extreme_layers(self._layers[name])[side]
             if base is not None:
                 groups.setdefault(base, []).append(name)
         troubles = []

@@ -92,7 +92,7 @@ def _branch_not_taken(case: Case) -> str | None:
                 f"the where{line} takes its other branch here, but the gradient runs through {name} all the "
                 f"same, where it is 0 times an infinity, a NaN. Make the operand of {name} safe before it, "
                 "too (the double where): safe = sg.where(condition, x, 1.0); sg.where(condition, "
-                f"{_shown(inner)}, other)"
+                f"{_example(inner)}, other)"
             )
     return None
 
@@ -100,7 +100,7 @@ def _branch_not_taken(case: Case) -> str | None:
 _WRITTEN = {"RealDiv": "the division", "Pow": "the power", "VectorNorm": "the norm"}
 
 
-def _shown(inner: Operation) -> str:
+def _example(inner: Operation) -> str:
     if inner.definition is RealDiv:
         return "y / safe"
     if inner.definition is Pow:

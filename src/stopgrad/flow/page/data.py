@@ -222,7 +222,7 @@ def _flat(grouping: Grouping) -> list[int]:
 def _content(report: Reaches, collected: Collected, sources: Sources) -> dict[str, Any]:
     """The content of the report: tensors, cuts, stops that do nothing, and findings."""
     index = {report.place(cut): i for i, cut in enumerate(report.cuts)}
-    idle = {sources.at(_shown(gate.location)) for gate in report.idle}
+    idle = {sources.at(_user_line(gate.location)) for gate in report.idle}
     return {
         "tensors": [
             {
@@ -242,7 +242,7 @@ def _content(report: Reaches, collected: Collected, sources: Sources) -> dict[st
                 "uses": cut.uses,
                 "status": str(cut.status),
                 "reason": _reason(cut),
-                "place": sources.at(_shown(cut.location)),
+                "place": sources.at(_user_line(cut.location)),
                 "behind": names(cut.behind, report.xs),
                 "opens": names(cut.opens, report.xs),
                 "switched": cut.switched,
@@ -256,7 +256,7 @@ def _content(report: Reaches, collected: Collected, sources: Sources) -> dict[st
                 "message": f"{finding.kind}: {names(finding.keys, report.xs)}"
                 if finding.keys and not finding.frozen and finding.kind not in KINDS
                 else finding.message,
-                "place": sources.at(_shown(finding.location)),
+                "place": sources.at(_user_line(finding.location)),
                 "ops": _numbers(finding.operations, collected),
             }
             for finding in report.findings
@@ -264,7 +264,7 @@ def _content(report: Reaches, collected: Collected, sources: Sources) -> dict[st
     }
 
 
-def _shown(location: Location | None) -> Location | None:
+def _user_line(location: Location | None) -> Location | None:
     """The line that the reader looks for."""
     return None if location is None else location.cause
 

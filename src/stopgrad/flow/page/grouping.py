@@ -134,7 +134,7 @@ class Grouping:
             if step is None or not runs or runs[-1].step != step:
                 runs.append(_Part(step, []))
             runs[-1].operations.append(op)
-        inputs = self._between(runs)
+        inputs = self._sources_of_runs(runs)
         together = _by_step(runs)
         number = list(together)
         while True:
@@ -150,7 +150,7 @@ class Grouping:
             parts.setdefault(n, _Part(run.step, [])).operations.extend(run.operations)
         return [parts[n] for n in order]
 
-    def _between(self, runs: Sequence[_Part]) -> list[set[int]]:
+    def _sources_of_runs(self, runs: Sequence[_Part]) -> list[set[int]]:
         """For each run, the runs from which it takes values."""
         run_of = self._run_of
         for n, run in enumerate(runs):

@@ -67,7 +67,7 @@ def paths_of(
     for members in [collected.top, *(members for _, _, members, _ in collected.bodies)]:
         own = [i for i in members if inputs[i]]  # What has no inputs goes where it is used.
         numbered = numbering.paths([operations[i] for i in own], noted)
-        for i, path in zip(own, _named(numbered), strict=True):
+        for i, path in zip(own, _without_shared_calls(numbered), strict=True):
             calls[i] = path
     paths = [(*scope, *path) for scope, path in zip(scopes, calls, strict=True)]
     _move_leaves(paths, inputs)
@@ -209,7 +209,7 @@ def _name(code: CodeType) -> str:
     return "" if name.startswith("<") or name.endswith(">") else name
 
 
-def _named(paths: Sequence[Path]) -> list[Path]:
+def _without_shared_calls(paths: Sequence[Path]) -> list[Path]:
     """Paths without the calls in which all operations were made, and without those of nameless functions."""
     within = [path for path in paths if path]
     shared = len(functools.reduce(_common, within)) if within else 0

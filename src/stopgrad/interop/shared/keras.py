@@ -105,12 +105,12 @@ def layers_in(*things: object) -> list[Any]:
             if is_layer(x):
                 layers[id(x)] = x
             else:
-                below += _held(x)
+                below += _parts_of(x)
         level = below
     return list(layers.values())
 
 
-def _held(x: Any) -> list[object]:
+def _parts_of(x: Any) -> list[object]:
     if isinstance(x, dict):
         return list(x.values())
     if isinstance(x, (list, tuple, set, frozenset)):

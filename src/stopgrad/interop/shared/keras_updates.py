@@ -53,7 +53,7 @@ def steps_of(
         comparing.steps = 1  # Keras refuses to do an update without any gradient: nothing moves.
         return comparing.found()
     try:
-        with unseen(), warnings.catch_warnings(), _kept(optimizer, xs.values()) as same:
+        with unseen(), warnings.catch_warnings(), _restoring(optimizer, xs.values()) as same:
             warnings.simplefilter("ignore")
             while not comparing.is_settled:
                 same.apply(list(in_order), list(trained))
@@ -77,7 +77,7 @@ def _array(ops: Any, g: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _kept(optimizer: Any, variables: Any) -> Iterator[Any]:
+def _restoring(optimizer: Any, variables: Any) -> Iterator[Any]:
     """An optimizer that does what another does; its variables and these are as they were afterwards.
 
     One that was never used is not built: then it is one made from its configuration.

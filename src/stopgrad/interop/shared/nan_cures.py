@@ -274,11 +274,14 @@ def subject_values(event: Made) -> list[Any]:
     """The operands' elements, of the user's operation, that belong to the bad element; NaN for none."""
     if event.forward is not None:
         shape = None if event.result is None else event.result.shape
-        return [_at(x, event.index, shape) for x in event.forward.operands]
-    return [_at(x, event.index, None if event.result is None else event.result.shape) for x in event.operands]
+        return [_element_value(x, event.index, shape) for x in event.forward.operands]
+    return [
+        _element_value(x, event.index, None if event.result is None else event.result.shape)
+        for x in event.operands
+    ]
 
 
-def _at(x: Any, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
+def _element_value(x: Any, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
     array = np.asarray(x)
     if array.ndim == 0:
         value = array.item()
@@ -294,7 +297,8 @@ def meets_zero(event: Made, divides: bool = False) -> bool:
     if not event.gradient or event.kind != "nan":
         return False
     values = [
-        _at(x, event.index, None if event.result is None else event.result.shape) for x in event.operands
+        _element_value(x, event.index, None if event.result is None else event.result.shape)
+        for x in event.operands
     ]
     if any(isinstance(x, float) and math.isinf(x) for x in values):
         return 0 in values

@@ -74,7 +74,7 @@ def _reflected(place: sg.Output, size: Size, align: bool) -> Any:
     return sg.where(back, span - rest + low, rest + low)
 
 
-def _inside(place: sg.Output, size: Size, padding: int, align: bool) -> Any:
+def _into_image(place: sg.Output, size: Size, padding: int, align: bool) -> Any:
     """A position, moved into the image as the padding mode says if it lies outside."""
     if padding == 2:
         place = _reflected(place, size, align)
@@ -139,7 +139,7 @@ def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: 
     places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]
     if mode == 2:
         return _cubic_sampled(sampling, places)
-    places = [_inside(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
+    places = [_into_image(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
     if mode == 1:
         return sampling.at([sg.round(place) for place in places])
     return between(sampling, places)
@@ -172,7 +172,7 @@ def _cubic_sampled(sampling: Sampling, places: Sequence[Any]) -> Any:
     parts = []
     for steps in itertools.product(range(4), repeat=len(places)):
         corner = [
-            _inside(low + (step - 1.0), size, sampling.padding, sampling.align)
+            _into_image(low + (step - 1.0), size, sampling.padding, sampling.align)
             for low, step, size in zip(first, steps, sampling.sizes, strict=True)
         ]
         weight = math.prod([shares[step] for shares, step in zip(weights, steps, strict=True)])

@@ -30,12 +30,12 @@ def trained_with(question: Question) -> dict[str, Any]:
     """
     options: dict[str, Any] = {}
     for option, text in question.wanted.trained_with.items():
-        parts = [_named(question.program, option, name.strip()) for name in text.split(",")]
+        parts = [_value_named(question.program, option, name.strip()) for name in text.split(",")]
         options[option] = parts[0] if len(parts) == 1 else tuple(parts)
     return options
 
 
-def _named(program: Program, option: str, name: str) -> Any:
+def _value_named(program: Program, option: str, name: str) -> Any:
     """What the file calls so; attributes follow dots."""
     first, *rest = name.split(".")
     if first not in program.names:

@@ -221,10 +221,10 @@ def chosen(
     selected = [by_name[p.name] for p in parameters if p.name in by_name]
     places = {argument.parameter.name: i for i, argument in enumerate(selected)}
     positions = None if argnums is None else [places[parameters[n].name] for n in argnums]
-    return _of(program.value, selected), selected, positions
+    return _function_of(program.value, selected), selected, positions
 
 
-def _of(f: Callable[..., Any], arguments: Sequence[Argument]) -> Any:
+def _function_of(f: Callable[..., Any], arguments: Sequence[Argument]) -> Any:
     """*f* as a function of these arguments alone, by position; the other parameters keep their defaults."""
     names = [argument.parameter.name for argument in arguments]
     signature = inspect.signature(f)

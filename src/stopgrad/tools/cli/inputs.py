@@ -166,7 +166,7 @@ def line_of(program: Program) -> str:
     return "" if location is None else f"{place(location)}: "
 
 
-def _shown(annotation: object) -> str:
+def _annotation_text(annotation: object) -> str:
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
@@ -176,7 +176,9 @@ def _no_source(
     first = missing[0].name
     name = program.name.rpartition(".")[2]
     noted = [
-        f"its annotation {_shown(p.annotation)} says no shape" for p in missing if p.annotation is not p.empty
+        f"its annotation {_annotation_text(p.annotation)} says no shape"
+        for p in missing
+        if p.annotation is not p.empty
     ]
     needed = [p for p in parameters if p.kind not in _OPEN and p.default is p.empty]
     if any(p.kind is p.KEYWORD_ONLY for p in needed):

@@ -46,7 +46,7 @@ WORLDS: dict[str, World] = {world.name: world for world in (Ours(), OnJax(), OnT
 def explained(program: Program, wanted: Wanted) -> Answer:
     """The report on where gradients of a program flow."""
     question = question_of(program, wanted)
-    return _answered(question, lambda world: world.explain(question))
+    return _first_answer(question, lambda world: world.explain(question))
 
 
 def computed(program: Program, wanted: Wanted, command: str, compute: Callable[[Call], Any]) -> Answer:
@@ -57,7 +57,7 @@ def computed(program: Program, wanted: Wanted, command: str, compute: Callable[[
         call = world.call(question, command)
         return Answer(asked(question, call, lambda: compute(call)), call.data)
 
-    return _answered(question, answer)
+    return _first_answer(question, answer)
 
 
 def question_of(program: Program, wanted: Wanted) -> Question:
@@ -135,7 +135,7 @@ _STAND_INS = {
 """Patterns of errors that a function raises if called with another world's stand-ins for arrays."""
 
 
-def _answered(question: Question, answer: Callable[[World], T]) -> T:
+def _first_answer(question: Question, answer: Callable[[World], T]) -> T:
     """The answer of the first world that can be asked; or the error of the likeliest."""
     errors: list[tuple[World, Exception]] = []
     worlds = worlds_of(question)

@@ -141,20 +141,20 @@ def _without_us(error: BaseException) -> BaseException:
     seen: set[int] = set()
     while raised is not None and id(raised) not in seen:
         seen.add(id(raised))
-        raised.__traceback__ = _inside(raised.__traceback__)
+        raised.__traceback__ = _traceback_without_us(raised.__traceback__)
         raised = raised.__cause__ or raised.__context__
     return error
 
 
-def _inside(traceback: TracebackType | None) -> TracebackType | None:
+def _traceback_without_us(entry: TracebackType | None) -> TracebackType | None:
     """A traceback as it is without us.
 
     Our own frames are left out, and those by which PyTorch hands a call to us and then makes it again.
     """
     frames = []
-    while traceback is not None:
-        frames.append(traceback)
-        traceback = traceback.tb_next
+    while entry is not None:
+        frames.append(entry)
+        entry = entry.tb_next
     user_frames: list[TracebackType] = []
     for frame in frames:
         code = frame.tb_frame.f_code
@@ -198,7 +198,7 @@ class Ending:
             raise
         except BaseException as failure:
             print("Error in sys.excepthook:", file=sys.stderr)
-            traceback.print_exception(failure.with_traceback(_inside(failure.__traceback__)))
+            traceback.print_exception(failure.with_traceback(_traceback_without_us(failure.__traceback__)))
             print("\nOriginal exception was:", file=sys.stderr)
             traceback.print_exception(error)
 

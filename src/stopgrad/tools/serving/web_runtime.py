@@ -44,12 +44,12 @@ def web_runtime(training: Path, named: Path | None = None) -> WebRuntime:
         FileError: there is none.
     """
     if named is not None:
-        runtime = next(filter(None, map(_at, _inside(named))), None)
+        runtime = next(filter(None, map(_runtime_in, _possible_folders(named))), None)
         if runtime is None:
             raise FileError(f"--runtime: {named} holds no {SCRIPTS[0]}; {_cure(training)}")
         return runtime
     for home in _homes(training):
-        runtime = _at(home / "node_modules" / PACKAGE / "dist")
+        runtime = _runtime_in(home / "node_modules" / PACKAGE / "dist")
         if runtime is not None:
             return runtime
     raise FileError(
@@ -69,11 +69,11 @@ def _homes(training: Path) -> Iterator[Path]:
         yield from (start, *start.parents)
 
 
-def _inside(named: Path) -> Iterator[Path]:
+def _possible_folders(named: Path) -> Iterator[Path]:
     yield from (named, named / "dist", named / PACKAGE / "dist", named / "node_modules" / PACKAGE / "dist")
 
 
-def _at(dist: Path) -> WebRuntime | None:
+def _runtime_in(dist: Path) -> WebRuntime | None:
     """The runtime in a folder, if its scripts are there."""
     try:
         names = sorted(path.name for path in dist.iterdir() if path.is_file())
