@@ -29,14 +29,14 @@ def computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known]
     knows = known_positions(rule, len(operands))
     graph = sg.Graph()
     with graph.as_default():
-        node._given = [
+        node._operands = [
             x if x is None or i in knows else sg.constant(x.array, x.dtype) for i, x in enumerate(operands)
         ]
         try:
-            made = rule(node, *node._given)
+            result = rule(node, *node._operands)
         except (Refused, sg.StopgradError):  # Building the node meets the same error again, and reports it.
             return None
-        results = list(made) if isinstance(made, tuple) else [made]
+        results = list(result) if isinstance(result, tuple) else [result]
         built = [y for y in results if isinstance(y, sg.Output)]
         if any(not isinstance(y, (sg.Output, Known)) for y in results):
             return None
@@ -72,11 +72,11 @@ def symbolic(
         return None
     arrays = [None if x is None else x.array for x in operands]
     try:
-        found = fold(node, *arrays)
+        folded = fold(node, *arrays)
     except (Unknown, sg.StopgradError, ZeroDivisionError, TypeError, ValueError, IndexError):
         return None  # The operand becomes a tensor, and the rule says what is wrong.
-    made = [settled(y, dtype) for y in (found if isinstance(found, list) else [found])]
-    return made if all(y.array.size <= LARGEST for y in made) else None
+    values = [settled(y, dtype) for y in (folded if isinstance(folded, list) else [folded])]
+    return values if all(y.array.size <= LARGEST for y in values) else None
 
 
 def each(function: Callable[..., Any]) -> Any:
@@ -145,10 +145,10 @@ def many(pair: Callable[..., Any]) -> Any:
     """A fold of any number of operands, from a function of two."""
 
     def fold(node: Call, first: np.ndarray[Any, Any], *more: np.ndarray[Any, Any]) -> Any:
-        found = first
+        folded = first
         for x in more:
-            found = each(pair)(node, found, np.asarray(x))
-        return found
+            folded = each(pair)(node, folded, np.asarray(x))
+        return folded
 
     return fold
 

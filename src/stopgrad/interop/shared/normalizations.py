@@ -94,7 +94,7 @@ def batch_normalized(
     return y, *(reshape(s, [-1]) for s in (mean, var, rstd))
 
 
-def moved(old: sg.Output, new: sg.Output, kept: float) -> Any:
-    """A running statistic after a step: kept · old + (1 - kept) · new."""
-    old_part = sg.multiply(old, brought(kept, old.dtype))
-    return sg.add(old_part, sg.multiply(brought(new, old.dtype), brought(1.0 - kept, old.dtype)))
+def moved(old: sg.Output, new: sg.Output, momentum: float) -> Any:
+    """A running statistic after a step: momentum · old + (1 - momentum) · new."""
+    old_part = sg.multiply(old, brought(momentum, old.dtype))
+    return sg.add(old_part, sg.multiply(brought(new, old.dtype), brought(1.0 - momentum, old.dtype)))

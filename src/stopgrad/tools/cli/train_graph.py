@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
             Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")
         ),
     ):
-        made = sgo.training(
+        training = sgo.training(
             arguments.model,
             folder=None if arguments.dry_run else arguments.out,
             **{name: getattr(arguments, name) for name in _OPTIONS},
@@ -162,25 +162,25 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.explain:
         width = shutil.get_terminal_size((WIDTH, 24)).columns
-        print(made.flow.to_text(width=max(40, width)))
+        print(training.flow.to_text(width=max(40, width)))
         print()
     if not arguments.dry_run:
-        for line in summary(arguments.out, made.manifest):
+        for line in summary(arguments.out, training.manifest):
             print(wrapped(line, WIDTH))
         print()
-    for line in tensors(made.manifest, None if arguments.dry_run else SHOWN):
+    for line in tensors(training.manifest, None if arguments.dry_run else SHOWN):
         print(line)
-    for note in made.notes:
+    for note in training.notes:
         print(wrapped(f"stopgrad: note: {note}", WIDTH), file=sys.stderr)
     return OK
 
 
-def _listed(given: list[str]) -> list[str]:
+def _listed(texts: list[str]) -> list[str]:
     """The patterns of an option that may be given several times, each with several separated by commas."""
-    patterns = [part.strip() for text in given for part in text.split(",")]
+    patterns = [part.strip() for text in texts for part in text.split(",")]
     if not all(patterns):
         raise ArgumentError(
-            f"{','.join(given)!r} names nothing; write a pattern of names, such as 'encoder.*'"
+            f"{','.join(texts)!r} names nothing; write a pattern of names, such as 'encoder.*'"
         )
     return patterns
 
@@ -189,7 +189,7 @@ def summary(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """A summary of the folder, in a few lines."""
     state = manifest["state"]
     trained = [name for name, one in state.items() if one["kind"] == "parameter"]
-    kept = [name for name, one in state.items() if one["role"] == "state"]
+    stateful = [name for name, one in state.items() if one["role"] == "state"]
     step = manifest["graphs"]["train_step"]
     fed = [x["name"] for x in step["inputs"] if x["role"] not in ("parameter", "state")]
     uses = Counter(one["use"] for one in manifest["tensors"].values())
@@ -199,7 +199,7 @@ def summary(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
         f"{folder}: {', '.join(f'{name} {_bytes(size)}' for name, size in sizes.items())}",
         f"a step is fed {', '.join(fed)}; opset {manifest['opset']}",
         f"trained: {_count(trained, state)}" + (f"; {others}" if others else ""),
-        f"state of {manifest['optimizer']['name']}: {_count(kept, state)}",
+        f"state of {manifest['optimizer']['name']}: {_count(stateful, state)}",
     ]
 
 
