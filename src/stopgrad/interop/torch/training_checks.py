@@ -209,5 +209,5 @@ def _variable(thing: object, frame: FrameType | None) -> str:
 
 def report_on(loss: Loss, xs: Asked) -> tuple[Any, str]:
     """The report on a loss by the watch that saw it made; and a note on it if no watch did."""
-    flow, known = asking._asked("explain", loss, xs)
+    flow, known = asking._report("explain", loss, xs)
     return flow, "" if known else asking.UNSEEN

@@ -25,7 +25,7 @@ from stopgrad.train.monitoring.verdicts import ARRIVES, NOTHING, Verdict, Verdic
 Tensor = torch.Tensor
 Parameters = Mapping[str, Tensor]
 
-TOLD = 8
+EXPLAINED = 8
 """The most backward passes of a step that are explained; of further ones, only the numbers count."""
 
 
@@ -47,11 +47,11 @@ def by_numbers(of: Mapping[str, Magnitude], names: Iterator[str]) -> dict[str, V
     return {name: _verdict(of.get(name)) for name in names}
 
 
-def _verdict(one: Magnitude | None) -> Verdict:
-    if one is None:
+def _verdict(magnitude: Magnitude | None) -> Verdict:
+    if magnitude is None:
         return Verdict(NOTHING)
-    state = NOT_FINITE if not one.is_finite else ZERO if one.is_zero else ARRIVES
-    return Verdict(state, "", one)
+    state = NOT_FINITE if not magnitude.is_finite else ZERO if magnitude.is_zero else ARRIVES
+    return Verdict(state, "", magnitude)
 
 
 class WholeStep:
@@ -69,9 +69,9 @@ class WholeStep:
     def verdicts(self, parameters: Parameters) -> Iterator[Verdicts]:
         calls = self._seen.backward_calls
         calls = [call for call in calls if call.kind == "backward"] or calls
-        for call in calls[:TOLD]:
+        for call in calls[:EXPLAINED]:
             yield verdicts_of(call.explain(parameters))
-        for call in calls[TOLD:]:
+        for call in calls[EXPLAINED:]:
             yield by_numbers(call.magnitudes(parameters), iter(parameters))
 
 
@@ -103,9 +103,9 @@ class ArrivalsOnly:
             norm = measured(norm_of, grad)
             if norm is None:
                 return
-            found, known = Arrival(tensor, grad, norm).magnitude(), of.get(name)
-            if known is None or found.norm > known.norm or not found.is_finite:
-                of[name] = found
+            magnitude, largest = Arrival(tensor, grad, norm).magnitude(), of.get(name)
+            if largest is None or magnitude.norm > largest.norm or not magnitude.is_finite:
+                of[name] = magnitude
 
         return measure
 
@@ -140,9 +140,9 @@ class ForwardAlone:
         def forward(*args: Any, **kwargs: Any) -> Any:
             self._restore()
             with Watch() as seen:
-                made = original(*args, **kwargs)
-            self._follow(seen, made)
-            return made
+                result = original(*args, **kwargs)
+            self._follow(seen, result)
+            return result
 
         self._forward, self._own = forward, own
         model.forward = forward
@@ -156,9 +156,9 @@ class ForwardAlone:
             else:
                 model.forward = self._own
 
-    def _follow(self, seen: Watch, made: object) -> None:
+    def _follow(self, seen: Watch, result: object) -> None:
         """Put hooks where gradients will arrive, if the results lead there."""
-        tensors = [x for x in tensors_in(made) if node_of(x) is not None]
+        tensors = [x for x in tensors_in(result) if node_of(x) is not None]
         if tensors:
             self._seen = seen
             self._outputs = [seen._recorder.loss(tensor) for tensor in tensors]

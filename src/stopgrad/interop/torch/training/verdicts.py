@@ -14,7 +14,7 @@ from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.words import some
 from stopgrad.graph.op import Status
 from stopgrad.interop.torch.explaining.context import sites
-from stopgrad.interop.torch.explaining.told import hidden_parts
+from stopgrad.interop.torch.explaining.misuse import hidden_parts
 from stopgrad.interop.torch.recording.record import Backward
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training.audit import Audit

@@ -17,8 +17,8 @@ class Translator(Protocol):
     def run(self, module: torch.fx.GraphModule, operands: Sequence[Value]) -> Any: ...
 
 
-def _results(made: Sequence[sg.Output]) -> list[Any]:
-    return list(made) if isinstance(made, (tuple, list)) else [made]
+def _results(outputs: Sequence[sg.Output]) -> list[Any]:
+    return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
 
 
 def _branched(
@@ -60,8 +60,8 @@ def _scanned(
     count = len(init)
 
     def step(carry: Sequence[sg.Output], x: Sequence[sg.Output]) -> Any:
-        made = _results(translator.run(combine, [*carry, *x, *more]))
-        return list(made[:count]), list(made[count:])
+        outputs = _results(translator.run(combine, [*carry, *x, *more]))
+        return list(outputs[:count]), list(outputs[count:])
 
     carry, ys = sg.scan(step, list(init), list(xs))
     return (*carry, *ys)

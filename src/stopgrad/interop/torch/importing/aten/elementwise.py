@@ -11,7 +11,7 @@ import torch
 import stopgrad as sg
 from stopgrad.base.types import DType
 from stopgrad.interop.shared.conversions import Refused, Value, brought
-from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, given, table
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, dtype_or, table
 
 
 def unary(function: Callable[..., Any]) -> Translation:
@@ -240,7 +240,7 @@ def _logit(call: Call, x: sg.Output, eps: float | None = None) -> Any:
 
 
 def _converted(call: Call, x: sg.Output, dtype: torch.dtype | None = None, **_: object) -> Any:
-    wanted = given(dtype, x.dtype)
+    wanted = dtype_or(dtype, x.dtype)
     return sg.identity(x) if wanted is x.dtype else sg.cast(x, wanted)
 
 

@@ -183,8 +183,8 @@ def _mask_scattered(call: Call, x: sg.Output, mask: sg.Output, source: sg.Output
     mask = sg.broadcast_to(mask, x.shape)
     number = sg.cumsum(sg.cast(reshape(mask, [-1]), sg.int64), 0)
     place = sg.maximum(sg.subtract(number, brought(1, sg.int64)), brought(0, sg.int64))
-    found = reshape(sg.take(reshape(source, [-1]), place, 0), list(x.shape))
-    return sg.where(mask, found, x)
+    values = reshape(sg.take(reshape(source, [-1]), place, 0), list(x.shape))
+    return sg.where(mask, values, x)
 
 
 def _nonzero(call: Call, x: sg.Output) -> Any:
@@ -266,8 +266,8 @@ def _embedded(
     if scale_grad_by_freq:
         counts = sg.at(sg.zeros([weight.shape[0]], weight.dtype))[indices].add(brought(1, weight.dtype))
         share = sg.expand_dims(sg.reciprocal(sg.take(counts, indices, 0)), -1)
-        kept = sg.stop_gradient(rows)
-        rows = sg.add(kept, sg.multiply(sg.subtract(rows, kept), share))
+        stopped = sg.stop_gradient(rows)
+        rows = sg.add(stopped, sg.multiply(sg.subtract(rows, stopped), share))
     return rows
 
 
