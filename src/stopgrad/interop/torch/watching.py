@@ -32,7 +32,7 @@ from stopgrad.interop.torch.questions import (
 )
 from stopgrad.interop.torch.recording import switches
 from stopgrad.interop.torch.recording.graphs import report_of
-from stopgrad.interop.torch.recording.record import Backward, Value, found_by
+from stopgrad.interop.torch.recording.record import Backward, Value, transformed_loss
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.recording.sharded import whole_parameters
 
@@ -170,16 +170,18 @@ def explained(
     asked = {name: whole.get(id(tensor), tensor) for name, tensor in chosen(what, tensors, only).items()}
     targets = {name: recorder.target(tensor) for name, tensor in asked.items()}
     departures, optimized = recorder.departures.known(), holds_optimizer(xs)
-    given = {} if call is None else dict(call.given)
-    targets = {name: x._replace(argument=x.value in given) for name, x in targets.items()}
+    arguments = {} if call is None else dict(call.arguments)
+    targets = {name: x._replace(argument=x.value in arguments) for name, x in targets.items()}
     sizes = recorder.sizes(losses) if call is None else call.sizes
     if sizes is None and differentiate:
         sizes = differentiated(recorder, differentiate, asked.values())
     flow = without_gc(report_of, losses, targets, departures, optimized, recorder.lost, sizes)
-    if call is None or all(flow[key].arrives is given[x.value] for key, x in targets.items() if x.argument):
+    if call is None or all(
+        flow[key].arrives is arguments[x.value] for key, x in targets.items() if x.argument
+    ):
         return flow
     # Of functions of torch.func, less is recorded than their own autograd knows.
-    return without_gc(report_of, [found_by(call)], targets, (), optimized, recorder.lost)
+    return without_gc(report_of, [transformed_loss(call)], targets, (), optimized, recorder.lost)
 
 
 @guarded("watch")

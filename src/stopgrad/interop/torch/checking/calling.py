@@ -145,8 +145,8 @@ class Calls(TorchFunctionMode):
             place = place_of(user_frame(sys._getframe(2)))
             where = "" if place is None else f", at {decode(place)!r}"
             raise ArgumentError(
-                f"check_gradients: a stop inside of a function of torch.func cannot be held at its value{where}"
-                "; ask about the function inside"
+                "check_gradients: a stop inside of a function of torch.func cannot be held at its value"
+                f"{where}; ask about the function inside"
             )
 
     def _switched(self, on: bool) -> None:

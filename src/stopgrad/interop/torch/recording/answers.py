@@ -63,7 +63,7 @@ class Answers(Observed):
         if node is not None:
             value = self.nodes.known(node, tensor.output_nr)
             if value is None:
-                value = self._made(tensor, node, None)
+                value = self._value_at_node(tensor, node, None)
             return Target(value, True)
         self._known_leaf(tensor, None)
         noted = self.memory.held(tensor)

@@ -284,7 +284,7 @@ class _Building:
         The record has the first of these stops for what would require a gradient without the region. The
         forward of an ``autograd.Function`` is a region as well, but stops nothing that is an argument.
         """
-        output, region = self.output(value), None if value.kept else value.event.region
+        output, region = self.output(value), None if value.open_outside else value.event.region
         while region is not None and not region.holds(here) and self._is_asked_for(value):
             if region.runs is None:
                 if (output, region) not in self._outside:

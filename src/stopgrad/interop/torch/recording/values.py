@@ -81,8 +81,8 @@ class Values(Regions):
         """The present value of a tensor, as seen from a region."""
         node, memory = node_of(tensor), self.memory
         if node is not None:
-            known = None if memory.rewritten else self.nodes.known(node, tensor.output_nr)
-            value = self._made(tensor, node, place) if known is None else known
+            noted = None if memory.rewritten else self.nodes.known(node, tensor.output_nr)
+            value = self._value_at_node(tensor, node, place) if noted is None else noted
         else:
             held = memory.held(tensor)
             if held is None and type(tensor) is _PARAMETER and tensor.requires_grad:
@@ -94,7 +94,9 @@ class Values(Regions):
                 value = held.value
         return value if value.event.region is None else left(value, here)
 
-    def _made(self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None) -> Value:
+    def _value_at_node(
+        self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None
+    ) -> Value:
         """The value of a tensor that has an autograd node."""
         number = tensor.output_nr
         value = self.nodes.known(node, number)

@@ -101,16 +101,16 @@ class Audit:
     @_quietly
     def called(self, module: torch.nn.Module) -> None:
         """A module is called."""
-        known = self.modules.get(id(module))
-        if known is None or known.ref() is not module:
+        facts = self.modules.get(id(module))
+        if facts is None or facts.ref() is not module:
             frame = user_frame(sys._getframe(2))
-            known = Module(module, variable_in(module, frame), place_of(frame))
-            self.modules[id(module)] = known
+            facts = Module(module, variable_in(module, frame), place_of(frame))
+            self.modules[id(module)] = facts
             self._keep(module)
         if torch.is_grad_enabled():
-            known.with_gradients += 1
+            facts.with_gradients += 1
         else:
-            known.without += 1
+            facts.without += 1
 
     @_quietly
     def made(self, optimizer: Stepper, place: RawLocation | None) -> None:
@@ -173,8 +173,8 @@ class Audit:
     def _explained(self, call: Backward) -> Flow:
         """The report on a backward pass, with respect to all parameters."""
         assert self.recorder is not None
-        held = [(one.name, one.tensor) for one in self.parameters.values()]
-        trained = {name: x for name, x in held if x is not None and x.requires_grad}
+        pairs = [(one.name, one.tensor) for one in self.parameters.values()]
+        trained = {name: x for name, x in pairs if x is not None and x.requires_grad}
         return certain.flow_of(self.recorder, call, trained)
 
     def _look_for_old(self, one: Parameter, tensor: Tensor) -> None:
@@ -194,9 +194,9 @@ class Audit:
     @_quietly
     def gradient(self, tensor: Tensor, sets: bool, place: RawLocation | None) -> None:
         """The ``grad`` of a tensor is set, or read."""
-        known = self.parameters.get(id(tensor))
-        if sets and known is not None:
-            known.cleared_at = place
+        facts = self.parameters.get(id(tensor))
+        if sets and facts is not None:
+            facts.cleared_at = place
         elif not sets and not tensor.is_leaf and not tensor.retains_grad and place is not None:
             value = None if self.recorder is None else self.recorder.target(tensor).value
             if value is not None and value.event.place is not None and len(self.problems) < MANY:
@@ -212,12 +212,12 @@ class Audit:
     @_quietly
     def before_step(self, optimizer: Stepper) -> None:
         """An optimizer is about to step: is the gradient that arrived still there?"""
-        known = self._known(optimizer)
+        facts = self._facts_of(optimizer)
         self._meet()
-        held = self._held(optimizer)
-        norms = measures.gradient_norms([tensor for _, tensor in held])
-        prints = measures.fingerprints([tensor for _, tensor in held])
-        for (one, tensor), norm, before in zip(held, norms, prints, strict=True):
+        pairs = self._parameters_of(optimizer)
+        norms = measures.gradient_norms([tensor for _, tensor in pairs])
+        prints = measures.fingerprints([tensor for _, tensor in pairs])
+        for (one, tensor), norm, before in zip(pairs, norms, prints, strict=True):
             one.first = before if one.first is None else one.first
             one.followed += one.last is not None and before is not None
             replaced = one.last is not None and before is not None and before != one.last
@@ -244,19 +244,19 @@ class Audit:
             one.since_step = False
             if norm is not None and not measures.is_finite(norm):
                 self._breaks(one, tensor, optimizer)
-        self._note_norms([one for one, _ in held], norms)
-        known.rate = max([float(group.get("lr", 1.0)) for group in optimizer.param_groups], default=1.0)
-        known.idle_steps += known.rate == 0.0
+        self._note_norms([one for one, _ in pairs], norms)
+        facts.rate = max([float(group.get("lr", 1.0)) for group in optimizer.param_groups], default=1.0)
+        facts.idle_steps += facts.rate == 0.0
 
     @_quietly
     def after_step(self, optimizer: Stepper, place: RawLocation | None) -> None:
         """An optimizer has stepped: what moved?"""
-        known = self._known(optimizer)
-        known.stepped, known.steps = place, known.steps + 1
-        known.required = self._required(optimizer)
-        held = self._held(optimizer)
-        prints = measures.fingerprints([tensor for _, tensor in held])
-        for (one, tensor), after in zip(held, prints, strict=True):
+        facts = self._facts_of(optimizer)
+        facts.stepped, facts.steps = place, facts.steps + 1
+        facts.required = self._required(optimizer)
+        pairs = self._parameters_of(optimizer)
+        prints = measures.fingerprints([tensor for _, tensor in pairs])
+        for (one, tensor), after in zip(pairs, prints, strict=True):
             one.steps += 1
             moved = after is not None and one.before is not None and after != one.before
             one.moved += moved
@@ -288,7 +288,7 @@ class Audit:
             self._broke = True
             bad = {
                 other.name: x
-                for other, x in self._held(optimizer)
+                for other, x in self._parameters_of(optimizer)
                 if x.grad is not None and not bool(torch.isfinite(x.grad).all())
             }
             self.problems.append(certain.not_finite(self.recorder, one.reached_by, bad, self.steps + 1))
@@ -309,14 +309,16 @@ class Audit:
 
     def _statistics(self, module: Module) -> None:
         """Whether the running statistics of a normalisation moved."""
-        found = module.ref()
-        mean = getattr(found, "running_mean", None)
-        if found is not None and isinstance(mean, Tensor) and found.training:
-            weight = getattr(found, "weight", None)
-            now, held = measures.fingerprints([mean, weight if isinstance(weight, Tensor) else mean])
+        layer = module.ref()
+        mean = getattr(layer, "running_mean", None)
+        if layer is not None and isinstance(mean, Tensor) and layer.training:
+            weight = getattr(layer, "weight", None)
+            now, weight_print = measures.fingerprints([mean, weight if isinstance(weight, Tensor) else mean])
             module.moving += module.statistics is not None and now != module.statistics
-            module.follows += module.statistics is not None and weight is not None and held != module.weight
-            module.statistics, module.weight = now, held
+            module.follows += (
+                module.statistics is not None and weight is not None and weight_print != module.weight
+            )
+            module.statistics, module.weight = now, weight_print
 
     # -------------------------------------------------------------------------- between recorded steps
 
@@ -334,12 +336,12 @@ class Audit:
     @_quietly
     def look(self, optimizer: Stepper) -> None:
         """Look at what may become a finding before a step that is not recorded."""
-        known = self._known(optimizer)
-        known.all_steps += 1
-        self.differs = self.differs or known.required != self._required(optimizer)
+        facts = self._facts_of(optimizer)
+        facts.all_steps += 1
+        self.differs = self.differs or facts.required != self._required(optimizer)
         self._listen(optimizer)
-        if known.steps and known.steps == known.idle_steps:
-            known.idle_steps -= any(group.get("lr", 1.0) != 0 for group in optimizer.param_groups)
+        if facts.steps and facts.steps == facts.idle_steps:
+            facts.idle_steps -= any(group.get("lr", 1.0) != 0 for group in optimizer.param_groups)
         for one in self._suspects:
             grad = None if one.tensor is None else one.tensor.grad
             if grad is not None and (one.dead or not one.arrived) and bool(grad.any()):
@@ -350,8 +352,8 @@ class Audit:
         """Look at the smallest gradient: where one is no number, most become none."""
         if self._broke:
             return
-        given = [x for group in optimizer.param_groups for x in group["params"] if x.grad is not None]
-        smallest = min(given, key=Tensor.numel, default=None)
+        tensors = [x for group in optimizer.param_groups for x in group["params"] if x.grad is not None]
+        smallest = min(tensors, key=Tensor.numel, default=None)
         if smallest is not None and not measures.is_finite(measures.gradient_norms([smallest])[0]):
             self._broke = True
             self.problems.append(certain.not_finite_unseen(self.steps + 1))
@@ -368,24 +370,24 @@ class Audit:
         if self.keeps:
             self._alive.append(thing)
 
-    def _known(self, optimizer: Stepper) -> Optimizer:
-        known = self.optimizers.get(id(optimizer))
-        if known is None or known.optimizer is not optimizer:
-            known = self.optimizers[id(optimizer)] = Optimizer(optimizer, None)
+    def _facts_of(self, optimizer: Stepper) -> Optimizer:
+        facts = self.optimizers.get(id(optimizer))
+        if facts is None or facts.optimizer is not optimizer:
+            facts = self.optimizers[id(optimizer)] = Optimizer(optimizer, None)
             self._keep(optimizer)
-        if not known.name:
-            known.name = variable_in(optimizer, user_frame(sys._getframe(3)))
-        return known
+        if not facts.name:
+            facts.name = variable_in(optimizer, user_frame(sys._getframe(3)))
+        return facts
 
-    def _held(self, optimizer: Stepper) -> list[tuple[Parameter, Tensor]]:
+    def _parameters_of(self, optimizer: Stepper) -> list[tuple[Parameter, Tensor]]:
         """The parameters that an optimizer holds."""
-        found: list[tuple[Parameter, Tensor]] = []
-        given: list[Tensor] = [x for group in optimizer.param_groups for x in group["params"]]
-        for tensor in given:
-            known = self.parameters.get(id(tensor))
-            if known is not None and known.ref() is tensor:
-                found.append((known, tensor))
-        return found
+        pairs: list[tuple[Parameter, Tensor]] = []
+        tensors: list[Tensor] = [x for group in optimizer.param_groups for x in group["params"]]
+        for tensor in tensors:
+            facts = self.parameters.get(id(tensor))
+            if facts is not None and facts.ref() is tensor:
+                pairs.append((facts, tensor))
+        return pairs
 
     def _meet(self) -> None:
         """Note the parameters of the modules that were called, and of the optimizers that are there."""
@@ -397,29 +399,29 @@ class Audit:
             if isinstance(tensor, torch.nn.Parameter) and id(tensor) not in self.parameters:
                 self._note(tensor, self._loose_name(tensor), None)
         for optimizer in self.optimizers.values():
-            held = optimizer.optimizer
-            for i, group in enumerate([] if held is None else held.param_groups):
+            stepper = optimizer.optimizer
+            for i, group in enumerate([] if stepper is None else stepper.param_groups):
                 for j, tensor in enumerate(group["params"]):
                     self._note(tensor, f"{optimizer.title} group {i}, {j}", None)
-                    self.parameters[id(tensor)].holders.add(id(held))
+                    self.parameters[id(tensor)].holders.add(id(stepper))
 
     def _note(self, tensor: Tensor, name: str, owner: torch.nn.Module | None) -> None:
-        known = self.parameters.get(id(tensor))
-        if known is None or known.tensor is not tensor:
+        facts = self.parameters.get(id(tensor))
+        if facts is None or facts.tensor is not tensor:
             if len(self.parameters) >= MOST:
                 self.unknown[f"more than {MOST} parameters: the others are not followed"] = None
                 return
-            known = self.parameters[id(tensor)] = Parameter(tensor, name)
+            facts = self.parameters[id(tensor)] = Parameter(tensor, name)
             self._keep(tensor)
-        if owner is not None and known.owner is None:
-            known.name, known.owner = name, weakref.ref(owner)
+        if owner is not None and facts.owner is None:
+            facts.name, facts.owner = name, weakref.ref(owner)
 
     def name_of(self, tensor: Tensor) -> str:
         """The user's name for a parameter; empty if none is known."""
         with contextlib.suppress(Exception):  # Modules may do anything when they are asked.
             self._meet()
-        known = self.parameters.get(id(tensor))
-        return known.name if known is not None and known.tensor is tensor else ""
+        facts = self.parameters.get(id(tensor))
+        return facts.name if facts is not None and facts.tensor is tensor else ""
 
     def _loose_name(self, tensor: Tensor) -> str:
         """The name of a parameter that no module holds which was called."""
@@ -429,14 +431,14 @@ class Audit:
 
     def roots(self) -> dict[str, torch.nn.Module]:
         """The modules that were called and are part of no other that was, by name."""
-        called = [(module, one) for one in self.modules.values() if (module := one.ref()) is not None]
+        called = [(module, facts) for facts in self.modules.values() if (module := facts.ref()) is not None]
         below = {id(part) for module, _ in called for part in module.modules() if part is not module}
-        tops = [(module, one) for module, one in called if id(module) not in below]
-        found: dict[str, torch.nn.Module] = {}
-        for module, one in tops:
-            title = container_of(module, called) or one.name
+        tops = [(module, facts) for module, facts in called if id(module) not in below]
+        roots: dict[str, torch.nn.Module] = {}
+        for module, facts in tops:
+            title = container_of(module, called) or facts.name
             title = title or (type(module).__name__ if len(tops) > 1 else "")
-            while title in found:
+            while title in roots:
                 title += "_"
-            found[title] = module
-        return found
+            roots[title] = module
+        return roots
