@@ -140,9 +140,9 @@ class Optimizer:
     def optimizer(self) -> Stepper | None:
         return self.ref()
 
-    def holds(self, one: Parameter) -> bool:
+    def holds(self, parameter: Parameter) -> bool:
         """Whether it holds a parameter."""
-        return id(self.optimizer) in one.holders
+        return id(self.optimizer) in parameter.holders
 
     @property
     def title(self) -> str:
