@@ -104,7 +104,7 @@ def _programs(
         groups = _apart(closed, kinds)
         if len(groups) == 1:
             return [(groups[0], _steps(bound, kinds, call, order))]
-        return [(some, _steps(_only(closed, some), kinds, call, order)) for some in groups]
+        return [(group, _steps(_only(closed, group), kinds, call, order)) for group in groups]
 
 
 def _apart(closed: jex.ClosedJaxpr, kinds: Sequence[Any]) -> list[list[int]]:
@@ -207,7 +207,7 @@ def _dependence(function: Flat, kinds: Sequence[Any]) -> _Dependence:
         types,
         tuple([(dtype_of(y.dtype).name, *y.shape) for y in types]),
         tuple(walls),
-        () if all(len(some) == len(kinds) for some in reach) else tuple(map(tuple, reach)),
+        () if all(len(operands) == len(kinds) for operands in reach) else tuple(map(tuple, reach)),
         tuple(sorted(refused.items())),
         moved,
         tuple(sorted(towards)),

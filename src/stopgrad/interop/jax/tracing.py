@@ -47,7 +47,7 @@ class Program:
         positions: for each, the position of its argument; None for those given by keyword.
         structure: of the arguments.
         traced: which leaves of the arguments are traced; the others are part of the program.
-        left: the other leaves, by their position among all leaves.
+        untraced: the other leaves, by their position among all leaves.
         out_paths: the path of each result that is an array.
         rebuild: turns the values of these results into what the function returns.
         variables: those of Keras that are traced, too: after the leaves of the arguments.
@@ -63,7 +63,7 @@ class Program:
     positions: list[int | None]
     structure: Any
     traced: list[int]
-    left: dict[int, Any]
+    untraced: dict[int, Any]
     out_paths: list[str]
     rebuild: Callable[[Sequence[Any]], Any]
     variables: Sequence[Any] = ()
@@ -82,7 +82,7 @@ class Program:
                 f"{self.name} was loaded for arguments of another structure: {_shown(self.structure)}, "
                 f"not {_shown(structure)}"
             )
-        for i, constant in self.left.items():
+        for i, constant in self.untraced.items():
             if leaves[i] is not constant and not _same(leaves[i], constant):
                 raise ArgumentError(
                     f"{self.name} was loaded with {shorten(constant)}, which is part of it, and is called "
@@ -266,7 +266,7 @@ def _program(
     located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
     leaves = [leaf for _, leaf in located]
     staying, traced = _staying_and_traced(located, level, asked)
-    left = {i: leaves[i] for i in range(len(leaves)) if i not in set(traced)}
+    untraced = {i: leaves[i] for i in range(len(leaves)) if i not in set(traced)}
     paths, positions = _places(names, [located[i] for i in traced])
     returned: dict[str, Any] = {}
 
@@ -301,7 +301,7 @@ def _program(
         positions=positions,
         structure=structure,
         traced=traced,
-        left=left,
+        untraced=untraced,
         out_paths=_unique([path_of("", returned["paths"][i]) or "result" for i in arrays]),
         rebuild=rebuild,
         variables=variables,

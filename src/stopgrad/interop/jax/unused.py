@@ -90,6 +90,6 @@ def _instead(closed: Any, live: Sequence[Any], value: Any) -> Any:
     return next((eqn for eqn in live if not twins.isdisjoint(_variables(eqn))), None)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    a, b = np.asarray(one), np.asarray(other)
+def _equal(array: Any, other: Any) -> bool:
+    a, b = np.asarray(array), np.asarray(other)
     return bool((a != a.flat[0]).any()) and np.array_equal(a, b)

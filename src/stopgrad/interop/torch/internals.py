@@ -437,5 +437,5 @@ def parts_and_wholes(module: Any) -> list[tuple[Any, Any]]:
     """The parameters of which ``fully_shard`` keeps parts in a module, with those that it computes with."""
     state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
     groups = getattr(state, "_fsdp_param_groups", ())
-    parameters = [one for group in groups for one in group.fsdp_params]
+    parameters = [parameter for group in groups for parameter in group.fsdp_params]
     return [(x.sharded_param, x._unsharded_param) for x in parameters if hasattr(x, "_unsharded_param")]

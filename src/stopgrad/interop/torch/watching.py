@@ -73,10 +73,10 @@ class BackwardCall:
 
     def magnitudes(self, xs: Mapping[str, Tensor]) -> dict[str, Magnitude]:
         """How large the gradients are that arrived at leaves, by their names, as far as it was measured."""
-        of = self._call.sizes.of
+        by_leaf = self._call.sizes.of
         with internals.DisableTorchFunction():
             values = {name: self._recorder.target(tensor).value for name, tensor in xs.items()}
-        return {name: of[value].magnitude() for name, value in values.items() if value in of}
+        return {name: by_leaf[value].magnitude() for name, value in values.items() if value in by_leaf}
 
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"

@@ -114,7 +114,7 @@ def _spread(step: Step, x: Output) -> tuple[Output, Any]:
         (min(low, 0), min(high, 0), gap - 1) for (low, high), gap in zip(step["padding"], gaps, strict=True)
     ]
     around = tuple((max(low, 0), max(high, 0)) for low, high in step["padding"])
-    if any(any(one) for one in config):
+    if any(any(triple) for triple in config):
         x = padded(x, [(0, 0, 0), *config, (0, 0, 0)], 0)
     return x, around
 

@@ -115,8 +115,8 @@ def cut(x: Output, spans: Sequence[tuple[Any, Any, int]]) -> Output:
 def _slice(step: Step, x: Output) -> Any:
     steps = step["strides"] or (1,) * x.ndim
     spans = [
-        (low, -(-(high - low) // by) if high > low else 0, by)
-        for low, high, by in zip(step["start_indices"], step["limit_indices"], steps, strict=True)
+        (low, -(-(high - low) // stride) if high > low else 0, stride)
+        for low, high, stride in zip(step["start_indices"], step["limit_indices"], steps, strict=True)
     ]
     return sg.identity(x) if cut(x, spans) is x else cut(x, spans)
 

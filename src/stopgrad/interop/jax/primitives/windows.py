@@ -40,8 +40,8 @@ class _Moving:
     def geometry(self) -> tuple[Any, ...]:
         """The attributes of a pool."""
         picked: list[Any] = [
-            tuple(some[i] for i in self.axes)
-            for some in (self.sizes, self.steps, self.padding, self.dilations)
+            tuple(values[i] for i in self.axes)
+            for values in (self.sizes, self.steps, self.padding, self.dilations)
         ]
         for (low, high), size, dilation in zip(picked[2], picked[0], picked[3], strict=True):
             if min(low, high) < 0 or max(low, high) >= (size - 1) * dilation + 1:
@@ -89,14 +89,14 @@ def _window_sum(step: Step, x: Output) -> Any:
         size, dilation = moving.sizes[axis], moving.dilations[axis]
         count = int(x.shape[axis]) - (size - 1) * dilation
         x = _running(x, axis, size, dilation, sg.add)
-        by = moving.steps[axis]
-        x = _part(x, axis, 0, -(-count // by) if count > 0 else 0, by)
+        stride = moving.steps[axis]
+        x = _part(x, axis, 0, -(-count // stride) if count > 0 else 0, stride)
     return x
 
 
-def _part(x: Output, axis: int, start: int, count: int, by: int = 1) -> Output:
+def _part(x: Output, axis: int, start: int, count: int, stride: int = 1) -> Output:
     spans = [(0, int(n), 1) for n in x.shape]
-    spans[axis] = (start, count, by)
+    spans[axis] = (start, count, stride)
     return cut(x, spans)
 
 

@@ -53,8 +53,8 @@ class Session:
     @property
     def steps(self) -> int:
         """How many steps were seen outside of traces; of what is compiled, the trace counts as one."""
-        seen = max(self._applied, 0) or self._gradients
-        return seen or int(bool(self._calls.points))
+        steps = max(self._applied, 0) or self._gradients
+        return steps or int(bool(self._calls.points))
 
     @property
     def recorded(self) -> int:

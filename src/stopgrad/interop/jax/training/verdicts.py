@@ -99,32 +99,42 @@ def problems_of(
             [] if point is None else [other for other in points.values() if _is_interleaved(other, point)]
         )
         arriving_elsewhere = _arriving(others)
-        mine = [one for one in silent if _is_at(one, point) and one.key not in arriving_elsewhere]
+        mine = [
+            silent_leaf
+            for silent_leaf in silent
+            if _is_at(silent_leaf, point) and silent_leaf.key not in arriving_elsewhere
+        ]
         for problem, keys in _moved(place, mine):
             moved |= keys
             yield problem
     arriving = _arriving(points.values())
     unexplained = [
-        one
-        for one in silent
-        if not (one.is_meant or one.key in moved or one.key in arriving)
-        and _is_stepped(one, [step for step in applied if _is_at(one, points.get(step.point))])
+        silent_leaf
+        for silent_leaf in silent
+        if not (silent_leaf.is_meant or silent_leaf.key in moved or silent_leaf.key in arriving)
+        and _is_stepped(
+            silent_leaf, [step for step in applied if _is_at(silent_leaf, points.get(step.point))]
+        )
     ]
-    yield from _no_gradient([one for one in unexplained if one.status is not Status.DISCONNECTED])
-    yield from _unused([one for one in unexplained if one.status is Status.DISCONNECTED])
+    yield from _no_gradient(
+        [silent_leaf for silent_leaf in unexplained if silent_leaf.status is not Status.DISCONNECTED]
+    )
+    yield from _unused(
+        [silent_leaf for silent_leaf in unexplained if silent_leaf.status is Status.DISCONNECTED]
+    )
     for place in applied:
         yield from _raw(place)
         yield from _stays(place, points.get(place.point))
 
 
-def _is_at(one: Silent, point: Point | None) -> bool:
-    return point is not None and one.point.span is point.span
+def _is_at(silent_leaf: Silent, point: Point | None) -> bool:
+    return point is not None and silent_leaf.point.span is point.span
 
 
-def _is_stepped(one: Silent, applied: Sequence[Applied]) -> bool:
+def _is_stepped(silent_leaf: Silent, applied: Sequence[Applied]) -> bool:
     """Whether an optimizer is to move a leaf, as far as is known: its update is no constant zero."""
     return not applied or any(
-        one.key == key and i not in (place.untouched or ())
+        silent_leaf.key == key and i not in (place.untouched or ())
         for place in applied
         for i, key in enumerate(zip(place.tails, place.shapes, strict=True))
     )
@@ -141,10 +151,10 @@ def _is_interleaved(one: Point, other: Point) -> bool:
 
 def _no_gradient(silent: Sequence[Silent]) -> Iterator[Problem]:
     groups: dict[tuple[object, ...], list[Silent]] = {}
-    for one in silent:
-        groups.setdefault((one.point.place, one.cuts), []).append(one)
+    for silent_leaf in silent:
+        groups.setdefault((silent_leaf.point.place, silent_leaf.cuts), []).append(silent_leaf)
     for group in groups.values():
-        names = [one.leaf.name for one in group]
+        names = [silent_leaf.leaf.name for silent_leaf in group]
         receive = "receives" if len(names) == 1 else "receive"
         yield Problem(
             "no-gradient",
@@ -159,16 +169,21 @@ def _no_gradient(silent: Sequence[Silent]) -> Iterator[Problem]:
 
 def _unused(silent: Sequence[Silent]) -> Iterator[Problem]:
     groups: dict[int, list[Silent]] = {}
-    for one in silent:
-        groups.setdefault(id(one.point), []).append(one)
+    for silent_leaf in silent:
+        groups.setdefault(id(silent_leaf.point), []).append(silent_leaf)
     for group in groups.values():
-        names, point = [one.leaf.name for one in group], group[0].point
-        is_whole = len(group) == len(point.leaves) and sum(math.prod(one.leaf.shape) for one in group) > 1
-        outside = list(dict.fromkeys(one.leaf.outside for one in group if one.leaf.outside))
+        names, point = [silent_leaf.leaf.name for silent_leaf in group], group[0].point
+        is_whole = (
+            len(group) == len(point.leaves)
+            and sum(math.prod(silent_leaf.leaf.shape) for silent_leaf in group) > 1
+        )
+        outside = list(
+            dict.fromkeys(silent_leaf.leaf.outside for silent_leaf in group if silent_leaf.leaf.outside)
+        )
         what = f"{point.name or 'the function'}, which is differentiated"
         instead = f": it reads {some(outside, 3)} from outside of it instead" if outside else ""
         sites = [site for name in outside for site in _read_in(point, name)]
-        sites += [site for one in group for site in one.cuts]
+        sites += [site for silent_leaf in group for site in silent_leaf.cuts]
         use = f"let {point.name or 'the function'} use its argument"
         yield Problem(
             "no-gradient" if is_whole else "held-unused",
@@ -191,14 +206,14 @@ def _read_in(point: Point, name: str) -> list[Site]:
 
 def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, set[Key]]]:
     """Parameters without gradient that updates change all the same."""
-    by_key = {one.key: one for one in silent}
+    by_key = {silent_leaf.key: silent_leaf for silent_leaf in silent}
     keys = list(zip(place.tails, place.shapes, strict=True))
     indices = [i for i, key in enumerate(keys) if key in by_key and place.moved.get(i, 0) == place.looked > 0]
     if not indices or len(silent[0].point.leaves) != len(place.paths):
         return
     moving = [by_key[place.tails[i], place.shapes[i]] for i in indices]
-    names = [one.leaf.name for one in moving]
-    cuts = list(dict.fromkeys(site for one in moving for site in one.cuts))[:MOST]
+    names = [silent_leaf.leaf.name for silent_leaf in moving]
+    cuts = list(dict.fromkeys(site for silent_leaf in moving for site in silent_leaf.cuts))[:MOST]
     yield (
         Problem(
             "moves-frozen",
@@ -209,7 +224,7 @@ def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, 
             {"steps": place.looked, "moved": place.moved[indices[0]]},
             "leave them out: optax.adamw(..., mask=...), or optax.multi_transform with set_to_zero for them",
         ),
-        {one.key for one in moving},
+        {silent_leaf.key for silent_leaf in moving},
     )
 
 

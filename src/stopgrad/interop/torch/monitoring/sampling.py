@@ -42,9 +42,9 @@ class Sampling(Protocol):
         """The verdicts on parameters that require gradients, for each backward pass that was seen."""
 
 
-def by_numbers(of: Mapping[str, Magnitude], names: Iterator[str]) -> dict[str, Verdict]:
+def by_numbers(magnitudes: Mapping[str, Magnitude], names: Iterator[str]) -> dict[str, Verdict]:
     """Verdicts of which only the numbers that arrived are known."""
-    return {name: _verdict(of.get(name)) for name in names}
+    return {name: _verdict(magnitudes.get(name)) for name in names}
 
 
 def _verdict(magnitude: Magnitude | None) -> Verdict:
@@ -97,15 +97,15 @@ class ArrivalsOnly:
             handle.remove()
 
     def _hook(self, name: str, tensor: Tensor) -> Callable[[Tensor], None]:
-        of = self._of
+        magnitudes = self._of
 
         def measure(grad: Tensor) -> None:
             norm = measured(norm_of, grad)
             if norm is None:
                 return
-            magnitude, largest = Arrival(tensor, grad, norm).magnitude(), of.get(name)
+            magnitude, largest = Arrival(tensor, grad, norm).magnitude(), magnitudes.get(name)
             if largest is None or magnitude.norm > largest.norm or not magnitude.is_finite:
-                of[name] = magnitude
+                magnitudes[name] = magnitude
 
         return measure
 

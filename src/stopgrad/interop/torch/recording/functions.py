@@ -72,7 +72,7 @@ class Returned:
                 for value, is_returned in zip(self.edges, self._returned, strict=True)
                 if value
             ]
-            receiving = {value for value, some in edges if some}
+            receiving = {value for value, passes in edges if passes}
             reason = f"{self.event.call}.backward returns None for it"
             blocked = [i for i in range(self.asked) if inputs[i] not in open | receiving]
             # What was passed twice may get a gradient from one of its places, and none from the other.
@@ -237,10 +237,12 @@ class _Memory:
 
 def _written_by(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
     """The tensors that a call writes into, or whose memory it hands out."""
-    call, into = call_of(function), [kwargs.get("out")]
+    call, written = call_of(function), [kwargs.get("out")]
     if (call.writes or call.apart or call.name.endswith("storage")) and args:
-        into.append(args[0])
-    each = [x for argument in into for x in (argument if isinstance(argument, (list, tuple)) else [argument])]
+        written.append(args[0])
+    each = [
+        x for argument in written for x in (argument if isinstance(argument, (list, tuple)) else [argument])
+    ]
     dense = [x for x in each if isinstance(x, torch.Tensor) and x.layout is torch.strided]
     return [x for x in dense if not x.is_inference()]
 

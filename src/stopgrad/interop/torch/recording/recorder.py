@@ -263,11 +263,11 @@ class Recorder(Answers):
             took, node = used, node_of(tensor)
             if call.apart:
                 spot, count = positions.get(id(tensor), position), len(positions) or len(outputs)
-                took = [one for k, one in enumerate(used) if k % count == spot]
-                took = took or [one for one in used if node is None or not one.value.open]
+                took = [operand for k, operand in enumerate(used) if k % count == spot]
+                took = took or [operand for operand in used if node is None or not operand.value.open]
             if node is not None:
                 inputs, walls = self._by_autograd(
-                    call, [one.value for one in took], tensor, node, into, place
+                    call, [operand.value for operand in took], tensor, node, into, place
                 )
             elif tensor.requires_grad and (into is not None or here is None or not internals.is_view(tensor)):
                 self._leaf_written(call, took, tensor, into, place, here)
@@ -356,9 +356,9 @@ class Recorder(Answers):
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, here: Region | None
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """The same for a result that requires no gradient, from what is known of the function."""
-        inputs = tuple(dict.fromkeys([one.value for one in used]))
+        inputs = tuple(dict.fromkeys([operand.value for operand in used]))
         walls: list[Wall] = []
-        numbers = {one.value for one in used if one.tensor is None}
+        numbers = {operand.value for operand in used if operand.tensor is None}
         for i, value in enumerate(inputs):
             if value in numbers:
                 continue
@@ -392,9 +392,9 @@ class Recorder(Answers):
         held = self.memory.held(tensor)
         # Earlier contents are still in it, unless all of it is overwritten.
         before = [] if held is None or call.overwrites else [held.content or held.value]
-        others = tuple(dict.fromkeys([*before, *[one.value for one in used if one is not into]]))
+        others = tuple(dict.fromkeys([*before, *[operand.value for operand in used if operand is not into]]))
         event = Event(Kind.OPERATION, call.name, place, others, (), here)
-        value = event.result(sizes_of(tensor), any(one.open for one in others))
+        value = event.result(sizes_of(tensor), any(value.open for value in others))
         self.memory.written(tensor, value, self._began)
 
     def _becomes(
@@ -418,7 +418,7 @@ class Recorder(Answers):
                 part = value.event
                 inputs = left(store.value, part.region), value
                 event = Event(Kind.OPERATION, part.call, part.place, inputs, region=part.region)
-                value = event.result(store.value.sizes, any(one.open for one in inputs))
+                value = event.result(store.value.sizes, any(value.open for value in inputs))
             # What autograd said of the tensor includes this call, and so what it wrote.
             self.memory.written(tensor, value, self._began)
 
@@ -437,12 +437,12 @@ class Recorder(Answers):
             self._operation(call, used, result, place, here)
             return
         result = tensors[0]
-        if all(one.tensor is None for one in sources) or node_of(result) is not None:
+        if all(operand.tensor is None for operand in sources) or node_of(result) is not None:
             self._operation(call, sources, result, place, here)
             return
         source = sources[0].value
         if len(sources) > 1:
-            inputs = tuple([one.value for one in sources])
+            inputs = tuple([operand.value for operand in sources])
             source = Event(Kind.OPERATION, call.name, place, inputs, (), here).result(
                 sizes_of(result), any(value.open for value in inputs)
             )
@@ -511,12 +511,12 @@ class Recorder(Answers):
                 maker = self.value_of(tensor, place, here).event
                 began = self.transforms.get(transform()) if transform() else None
                 if began is not None:  # Autograd tells nothing of stopped values that the function uses.
-                    rest = [value for one in used[:1] for value in not_open(one.value, began)]
+                    rest = [value for operand in used[:1] for value in not_open(operand.value, began)]
                     maker.inputs = tuple(dict.fromkeys([*maker.inputs, *rest]))
             elif not tensor.requires_grad:
-                inputs = tuple(dict.fromkeys([one.value for one in used]))
+                inputs = tuple(dict.fromkeys([operand.value for operand in used]))
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
-                value = event.result(sizes_of(tensor), any(one.open for one in inputs))
+                value = event.result(sizes_of(tensor), any(value.open for value in inputs))
                 if not value.open or _transformed() is not None:
                     # The transformation's own result tells whether a gradient passes.
                     self.memory.hold(tensor, value, value.event.serial)

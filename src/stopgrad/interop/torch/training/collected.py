@@ -41,24 +41,24 @@ class Facts:
         """The parameters that an optimizer holds which stepped after a backward pass."""
         return [p for p in self.parameters if p.steps and p.passes and p.holders & self.stepping.keys()]
 
-    def by_optimizer(self, some: Iterable[Parameter]) -> Iterator[tuple[Optimizer, list[Parameter]]]:
+    def by_optimizer(self, parameters: Iterable[Parameter]) -> Iterator[tuple[Optimizer, list[Parameter]]]:
         """Parameters with the optimizer that holds them."""
         groups: dict[int, list[Parameter]] = {}
-        for p in some:
+        for p in parameters:
             key = next((key for key in self.stepping if key in p.holders), None)
             if key is not None:
                 groups.setdefault(key, []).append(p)
         for key, members in groups.items():
             yield self.stepping[key], members
 
-    def flow(self, call: Backward | None, some: Sequence[Parameter]) -> Flow | None:
+    def flow(self, call: Backward | None, parameters: Sequence[Parameter]) -> Flow | None:
         """The report on a backward pass and some parameters; None if it is not known any more."""
         if call is None:
             return None
         for p in self.parameters:
             if p.reached_by is call or p.call is call:
                 recorder = p.reached_in if p.reached_by is call else p.call_in
-                return flow_of(recorder, call, tensors_of(some))
+                return flow_of(recorder, call, tensors_of(parameters))
         return None
 
     def pass_of(self, p: Parameter) -> Backward | None:
@@ -116,6 +116,6 @@ class Facts:
         return fingerprints([tensor])[0] != p.first
 
 
-def tensors_of(some: Iterable[Parameter]) -> dict[str, Tensor]:
+def tensors_of(parameters: Iterable[Parameter]) -> dict[str, Tensor]:
     """Parameters by name."""
-    return {p.name: tensor for p in some if (tensor := p.tensor) is not None}
+    return {p.name: tensor for p in parameters if (tensor := p.tensor) is not None}

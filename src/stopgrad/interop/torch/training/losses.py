@@ -73,7 +73,10 @@ class Losses:
     def problems(self) -> list[Problem]:
         """What is wrong with the losses."""
         findings = [
-            one for problems, count in self.compared.values() if count == self.count > 0 for one in problems
+            problem
+            for problems, count in self.compared.values()
+            if count == self.count > 0
+            for problem in problems
         ]
         findings += [
             _emptied(event) for event, count in self.emptied.values() if count == self.count and count > 1

@@ -265,10 +265,10 @@ def _does_not_move(facts: Facts, optimizer: Optimizer, held: Sequence[Parameter]
     )
     remaining = list(held)
     for applies, problem_for in forms:
-        some = [p for p in remaining if applies(p)]
-        remaining = [p for p in remaining if p not in some]
-        if some:
-            yield problem_for(optimizer, some)
+        matching = [p for p in remaining if applies(p)]
+        remaining = [p for p in remaining if p not in matching]
+        if matching:
+            yield problem_for(optimizer, matching)
 
 
 def _zeroed(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:

@@ -30,7 +30,9 @@ def _branched(
 ) -> Any:
     """The branches close over the operands, some of which may be sizes."""
     pred = brought(pred, sg.bool_)
-    first, second = ((lambda one=one: _results(translator.run(one, operands))) for one in (true, false))
+    first, second = (
+        (lambda branch=branch: _results(translator.run(branch, operands))) for branch in (true, false)
+    )
     return tuple(sg.cond(pred, first, second))
 
 

@@ -174,8 +174,8 @@ def _log_or_zero(call: Call, x: sg.Output, y: sg.Output) -> Any:
     x, y = _both(call.dtype, x, y)
     zero = brought(0, x.dtype)
     no_log = sg.logical_or(sg.less_equal(y, zero), sg.equal(y, brought(math.inf, y.dtype)))
-    there = sg.logical_and(sg.equal(x, zero), no_log)
-    return sg.multiply(x, sg.log(sg.where(there, brought(1, y.dtype), y)))
+    undefined = sg.logical_and(sg.equal(x, zero), no_log)
+    return sg.multiply(x, sg.log(sg.where(undefined, brought(1, y.dtype), y)))
 
 
 # ------------------------------------------------------------------------------------------- activations
@@ -186,8 +186,8 @@ def _angle_of(call: Call, y: sg.Output, x: sg.Output) -> Any:
     y, x = _both(call.dtype, y, x)
     zero = brought(0, y.dtype)
     origin = sg.logical_and(sg.equal(x, zero), sg.equal(y, zero))
-    there = sg.atan2(sg.stop_gradient(y), sg.stop_gradient(x))
-    return sg.where(origin, there, sg.atan2(y, sg.where(origin, brought(1, x.dtype), x)))
+    value = sg.atan2(sg.stop_gradient(y), sg.stop_gradient(x))
+    return sg.where(origin, value, sg.atan2(y, sg.where(origin, brought(1, x.dtype), x)))
 
 
 def _leaky_relu(call: Call, x: sg.Output, slope: float = 0.01) -> Any:
@@ -240,8 +240,8 @@ def _logit(call: Call, x: sg.Output, eps: float | None = None) -> Any:
 
 
 def _converted(call: Call, x: sg.Output, dtype: torch.dtype | None = None, **_: object) -> Any:
-    wanted = dtype_or(dtype, x.dtype)
-    return sg.identity(x) if wanted is x.dtype else sg.cast(x, wanted)
+    target = dtype_or(dtype, x.dtype)
+    return sg.identity(x) if target is x.dtype else sg.cast(x, target)
 
 
 def _kept(call: Call, x: sg.Output, *_: object, **__: object) -> Any:

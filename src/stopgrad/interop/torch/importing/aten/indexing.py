@@ -139,11 +139,11 @@ def _neutral(reduce: str, updates: sg.Output) -> Any:
 
 def _index_of(x: sg.Output, indices: Sequence[sg.Output | None]) -> tuple[Any, ...]:
     """PyTorch's list of indices as a tuple for brackets: None stands for a whole axis."""
-    return tuple(slice(None) if one is None else one for one in indices)
+    return tuple(slice(None) if index is None else index for index in indices)
 
 
 def _indexed(call: Call, x: sg.Output, indices: Sequence[sg.Output | None]) -> Any:
-    if any(one is not None and one.dtype.is_bool for one in indices):
+    if any(index is not None and index.dtype.is_bool for index in indices):
         raise Refused(
             "how many elements a mask chooses is known only when the program runs; keep the shape instead, "
             "with torch.where(mask, x, 0), or multiply by the mask"
@@ -154,7 +154,7 @@ def _indexed(call: Call, x: sg.Output, indices: Sequence[sg.Output | None]) -> A
 def _put(
     call: Call, x: sg.Output, indices: Sequence[sg.Output | None], values: sg.Output, accumulate: bool = False
 ) -> Any:
-    masks = [one for one in indices if one is not None and one.dtype.is_bool]
+    masks = [index for index in indices if index is not None and index.dtype.is_bool]
     values = brought(values, x.dtype)
     if masks and not _is_scalar(values):
         raise Refused(

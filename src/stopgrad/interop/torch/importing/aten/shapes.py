@@ -30,11 +30,11 @@ def _transposed(call: Call, x: sg.Output) -> Any:
 
 
 def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> Any:
-    have = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
-    wanted = [
-        old if isinstance(new, int) and new == -1 else new for old, new in zip(have, sizes, strict=True)
+    present = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
+    shape = [
+        old if isinstance(new, int) and new == -1 else new for old, new in zip(present, sizes, strict=True)
     ]
-    return sg.broadcast_to(x, wanted)
+    return sg.broadcast_to(x, shape)
 
 
 def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None) -> Any:

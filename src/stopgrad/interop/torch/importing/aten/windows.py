@@ -117,8 +117,8 @@ def _adapted(spatial: int) -> Any:
     def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> Any:
         batched = x.ndim == spatial + 2
         x = x if batched else sg.expand_dims(x, 0)
-        wanted: list[Any] = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
-        y = sg.adaptive_avg_pool(x, wanted, data_format=LAYOUTS[spatial])
+        sizes: list[Any] = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
+        y = sg.adaptive_avg_pool(x, sizes, data_format=LAYOUTS[spatial])
         return y if batched else sg.squeeze(y, 0)
 
     return translated
@@ -184,7 +184,7 @@ def _linear(vector: bool) -> Any:
             source = steps * scale if align else np.maximum((steps + 0.5) * scale - 0.5, 0.0)
             first = np.minimum(source.astype(np.int64), before - 1)
             share = brought(along(source - first, 2 + i, x.ndim), x.dtype)
-            low, high = (sg.take(x, at, 2 + i) for at in (first, np.minimum(first + 1, before - 1)))
+            low, high = (sg.take(x, index, 2 + i) for index in (first, np.minimum(first + 1, before - 1)))
             x = sg.add(low, sg.multiply(sg.subtract(high, low), share))
         return x
 
@@ -199,8 +199,10 @@ def _cubic(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, f
         first = np.floor(source)
         parts = []
         for k, weight in enumerate(cubic_weights(source - first)):
-            at = np.clip(first.astype(np.int64) + k - 1, 0, before - 1)
-            parts.append(sg.multiply(sg.take(x, at, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype)))
+            index = np.clip(first.astype(np.int64) + k - 1, 0, before - 1)
+            parts.append(
+                sg.multiply(sg.take(x, index, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype))
+            )
         x = sg.add_n(parts)
     return x
 
