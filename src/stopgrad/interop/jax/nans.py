@@ -97,7 +97,7 @@ def _traced(
     arrays = [array_for(x, aval) for x, aval in zip(values, program.closed.in_avals, strict=True)]
     whole = differentiated(program.closed, arrays, wrt, losses)
     stepping = Stepping(_written(program.closed.jaxpr))
-    arguments = [stepping.held(x, "argument", path) for x, path in zip(arrays, program.paths, strict=True)]
+    arguments = [stepping.initial(x, "argument", path) for x, path in zip(arrays, program.paths, strict=True)]
     count = len(program.closed.jaxpr.outvars)
     live = [i < count for i in range(len(whole.jaxpr.outvars))]
     outputs = stepping.run(whole.jaxpr, whole.consts, arguments, place, live)

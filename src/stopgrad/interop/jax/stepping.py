@@ -221,7 +221,7 @@ class Stepping:
     _operands: dict[Any, tuple[Sequence[Value], RawLocation | None]] = field(default_factory=dict)
     _literals: dict[Any, Value] = field(default_factory=dict)
 
-    def held(self, array: Any, source: str, name: str, place: RawLocation | None = None) -> Value:
+    def initial(self, array: Any, source: str, name: str, place: RawLocation | None = None) -> Value:
         """A value that is given, or written at a place, which may hold NaNs and infinities itself."""
         node = Node(name=name if source == "argument" else "")
         if not is_float(array):
@@ -280,7 +280,7 @@ class Stepping:
         key = id(x), place
         value = self._literals.get(key)
         if value is None:
-            value = self._literals[key] = self.held(x, "constant", _short(x), place)
+            value = self._literals[key] = self.initial(x, "constant", _short(x), place)
         return value
 
     def _equation(
@@ -321,7 +321,7 @@ class Stepping:
     ) -> list[Value]:
         """Run a body."""
         outer = self._around
-        self._around = (*outer, (called(eqn.primitive.name), place, step))
+        self._around = (*outer, (call_name(eqn.primitive.name), place, step))
         try:
             return self.run(closed.jaxpr, closed.consts, operands, place, live)
         finally:
@@ -407,7 +407,7 @@ class Stepping:
             is_kept = len(self.events.made) < MOST
             return Made(
                 (written, eqn.primitive.name) if own else id(eqn),
-                called(eqn.primitive.name),
+                call_name(eqn.primitive.name),
                 kind,
                 first_index(mask),
                 int(mask.sum()),
@@ -440,7 +440,7 @@ class Stepping:
                     operands, place = self._operands[written, name, inner]
                     arrays = [numbers(x.array) for x in operands]
                     nodes = tuple([x.node for x in operands])
-                    return Forward((written, name), called(name), place, arrays, Node(eqn, nodes, place))
+                    return Forward((written, name), call_name(name), place, arrays, Node(eqn, nodes, place))
         return None
 
     def _marks_into(
@@ -561,7 +561,7 @@ def _is_var(v: Any) -> bool:
     return not isinstance(v, jex.Literal)
 
 
-def called(primitive: str) -> str:
+def call_name(primitive: str) -> str:
     """A primitive as users call it."""
     for module, name in ((jax.lax, "jax.lax"), (jax.lax.linalg, "jax.lax.linalg")):
         if hasattr(module, primitive):

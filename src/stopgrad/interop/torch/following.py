@@ -100,7 +100,7 @@ class Followed(internals.DispatchMode):
         self._chosen: dict[int, tuple[weakref.ref[Tensor], RawLocation]] = {}
         self._names: dict[int, tuple[Tensor, str, str]] = {}
 
-    def held(self, tensor: Tensor, source: str, name: str) -> None:
+    def introduce(self, tensor: Tensor, source: str, name: str) -> None:
         """A tensor is given, by its name, and may hold NaNs and infinities itself."""
         self._names[id(tensor)] = tensor, source, name
 

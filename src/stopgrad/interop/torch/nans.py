@@ -97,9 +97,11 @@ def _traced(
     asked = dict(arguments_of(f, args, kwargs) if model is None else named_tensors("trace_nan", model))
     for name, x in zip(argument_names(f, len(args)), args, strict=True):
         if isinstance(x, torch.Tensor):
-            following.held(x, "argument", name)
+            following.introduce(x, "argument", name)
     for name, tensor in asked.items():
-        following.held(tensor, "parameter" if isinstance(tensor, torch.nn.Parameter) else "argument", name)
+        following.introduce(
+            tensor, "parameter" if isinstance(tensor, torch.nn.Parameter) else "argument", name
+        )
     with Watch() as seen, following:
         returned = call(f, *args, **kwargs)
     if model is None and not asked:  # It uses tensors that it has otherwise.

@@ -169,7 +169,7 @@ def explained(
     whole = whole_parameters([*recorder.modules, *modules_in(xs)])
     asked = {name: whole.get(id(tensor), tensor) for name, tensor in chosen(what, tensors, only).items()}
     targets = {name: recorder.target(tensor) for name, tensor in asked.items()}
-    departures, optimized = recorder.departures.known(), holds_optimizer(xs)
+    departures, optimized = recorder.departures.remembered(), holds_optimizer(xs)
     arguments = {} if call is None else dict(call.arguments)
     targets = {name: x._replace(argument=x.value in arguments) for name, x in targets.items()}
     sizes = recorder.sizes(losses) if call is None else call.sizes

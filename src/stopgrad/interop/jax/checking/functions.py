@@ -13,7 +13,7 @@ import numpy as np
 
 from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.graph.operands import NumpyArray
-from stopgrad.interop.jax.checking.holding import RULED, Holds, acting, held
+from stopgrad.interop.jax.checking.holding import RULED, Holds, acting, with_stops_held
 from stopgrad.interop.jax.steps import inner_jaxprs
 from stopgrad.interop.jax.tracing import Program, canonical, chosen, positions_of, program_of
 from stopgrad.interop.shared.derivatives import Arrays, coarsest_of, mode_is_refused
@@ -203,7 +203,7 @@ class Values:
     def __init__(self, closed: jex.ClosedJaxpr, values: Sequence[Any], holds: Holds) -> None:
         self._values = values
         self._is_wide = any(x.dtype in ("float64", "complex128") for x in values)
-        self._moved = jax.jit(held(closed, holds))
+        self._moved = jax.jit(with_stops_held(closed, holds))
         self.here = self._computed(values)
 
     def at(self, which: int, value: NumpyArray) -> Arrays:

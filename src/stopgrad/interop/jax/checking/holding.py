@@ -43,7 +43,9 @@ class Pair(NamedTuple):
         return self.base is not self.moved
 
 
-def held(closed: jex.ClosedJaxpr, holds: Holds) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]]:
+def with_stops_held(
+    closed: jex.ClosedJaxpr, holds: Holds
+) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]]:
     """The results of a jaxpr where inputs are moved from a base point, with stops held there."""
 
     def moved(base: Sequence[Any], there: Sequence[Any]) -> list[Any]:
@@ -196,10 +198,10 @@ def _cond(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | N
     index, operands = inputs[0], inputs[1:]
 
     def branch(closed: Any) -> Callable[..., Any]:
-        def taken(parts: Any) -> Any:
+        def run(parts: Any) -> Any:
             return _lists(_run(*_parts(closed), _pairs(parts), holds, place))[1]
 
-        return taken
+        return run
 
     branches = [branch(closed) for closed in eqn.params["branches"]]
     number = index.moved

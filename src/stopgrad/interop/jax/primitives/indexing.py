@@ -178,8 +178,8 @@ def _gather(step: Step, x: Output, indices: Output) -> Any:
     positions, fits = blocks.positions(indices, clips=mode != "fill")
     if fits is not None:
         positions = sg.where(_spread(fits, positions.ndim), positions, like(positions, 0))
-    taken = sg.gather(blocks.flat(x), positions, axis=0)
-    y = _arranged(taken, blocks, numbers, tuple(indices.shape[:-1]))
+    elements = sg.gather(blocks.flat(x), positions, axis=0)
+    y = _arranged(elements, blocks, numbers, tuple(indices.shape[:-1]))
     if fits is None:
         return y
     many = [axis for axis in range(y.ndim) if axis not in numbers.offset_dims]
@@ -209,7 +209,7 @@ def _filling(step: Step, y: Output) -> Any:
 
 
 def _arranged(
-    taken: Output, blocks: Blocks, numbers: jax.lax.GatherDimensionNumbers, many: tuple[Any, ...]
+    elements: Output, blocks: Blocks, numbers: jax.lax.GatherDimensionNumbers, many: tuple[Any, ...]
 ) -> Output:
     """The blocks, [indices..., indexed..., kept...], with their axes in the result's order."""
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
@@ -224,8 +224,8 @@ def _arranged(
         order[place] = position_of[axis]
     gone = [position_of[axis] for axis in sorted(dropped, key=lambda axis: position_of[axis])]
     whole = [*order, *gone]
-    turned = sg.transpose(taken, whole) if whole != list(range(taken.ndim)) else taken
-    arranged: Output = sg.reshape(turned, [taken.shape[axis] for axis in order])
+    turned = sg.transpose(elements, whole) if whole != list(range(elements.ndim)) else elements
+    arranged: Output = sg.reshape(turned, [elements.shape[axis] for axis in order])
     return arranged
 
 

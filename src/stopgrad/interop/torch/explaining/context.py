@@ -94,7 +94,7 @@ class Context(NamedTuple):
                     return f"{type(module).__name__}.{name}"
         noted = self.recorder.memory.held(tensor)
         node = node_of(tensor)
-        value = self.recorder.nodes.known(node, tensor.output_nr) if node is not None else None
+        value = self.recorder.nodes.value_at(node, tensor.output_nr) if node is not None else None
         value = value or (None if noted is None else noted.root or noted.value)
         return "" if value is None else variable_of(value)
 

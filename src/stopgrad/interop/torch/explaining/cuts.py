@@ -25,7 +25,7 @@ def no_graph(context: Context) -> Problem | None:
     loss = recorder.value_of_loss(tensors[0])
     asked = recorder.seen()
     targets = {name: recorder.target(x) for name, x in asked.items()}
-    flow = report_of([loss], targets, recorder.departures.known())
+    flow = report_of([loss], targets, recorder.departures.remembered())
     trained = [name for name, x in asked.items() if x.requires_grad]
     places = cutting(flow, trained or list(asked))
     region = loss.event.region

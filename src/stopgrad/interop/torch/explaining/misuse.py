@@ -241,7 +241,7 @@ def value_of(context: Context, tensor: Tensor) -> Value | None:
     """What the record knows of a tensor; None if nothing."""
     recorder, node = context.recorder, node_of(tensor)
     if node is not None:
-        return recorder.nodes.known(node, tensor.output_nr)
+        return recorder.nodes.value_at(node, tensor.output_nr)
     noted = recorder.memory.held(tensor)
     return None if noted is None else noted.value
 
@@ -361,7 +361,9 @@ def unused_input(context: Context) -> Problem | None:
     targets = {context.name_of(x) or f"x{i}": context.recorder.target(x) for i, x in enumerate(unused)}
     losses = context.recorder.backwards[-1].losses if context.recorder.backwards else ()
     places = (
-        cutting(report_of(losses, targets, context.recorder.departures.known()), targets) if losses else []
+        cutting(report_of(losses, targets, context.recorder.departures.remembered()), targets)
+        if losses
+        else []
     )
     places += [
         site

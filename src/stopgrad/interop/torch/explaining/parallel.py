@@ -91,5 +91,5 @@ def _cuts(context: Context, unused: dict[str, Any]) -> list[Site]:
     if not recorder.backwards:
         return []
     targets = {name: recorder.target(x) for name, x in unused.items()}
-    flow = report_of(recorder.backwards[-1].losses, targets, recorder.departures.known())
+    flow = report_of(recorder.backwards[-1].losses, targets, recorder.departures.remembered())
     return cutting(flow, unused)

@@ -22,7 +22,7 @@ from stopgrad.interop.imported import Model
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.importing.aten.calling import array_of, dtype_from
-from stopgrad.interop.torch.importing.program import Program, Sizes, called, exported, scope_from
+from stopgrad.interop.torch.importing.program import Program, Sizes, exported, scope_from, title_of
 from stopgrad.interop.torch.importing.translating import Translator, draws
 
 RANDOM = "random_key"
@@ -85,7 +85,7 @@ def load(
         ((4, 2), ['bias', 'weight'])
     """
     exported_program = exported(program, example, dynamic_shapes)
-    return _Loading(exported_program, _names_of_sizes(example, dynamic_shapes), called(program)).model()
+    return _Loading(exported_program, _names_of_sizes(example, dynamic_shapes), title_of(program)).model()
 
 
 def _names_of_sizes(example: tuple[Any, ...], dynamic_shapes: Sizes) -> list[dict[int, str]]:

@@ -98,7 +98,7 @@ def decompositions() -> dict[Any, Any]:
     return dict(table)
 
 
-def called(program: Program) -> str:
+def title_of(program: Program) -> str:
     """What a module or function is called in messages."""
     if isinstance(program, torch.nn.Module):
         return type(program).__name__
@@ -121,7 +121,7 @@ def _export(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) -
         if not example:
             cure = "give example arguments behind it: sgt.load(module, x)"
         raise GraphError(
-            f"torch.export does not export {called(program)}: {summary}{_at(error)} — {cure}"
+            f"torch.export does not export {title_of(program)}: {summary}{_at(error)} — {cure}"
         ) from error
 
 

@@ -33,7 +33,7 @@ class Answers(Observed):
         node = node_of(tensor)
         if node is None:
             return self.memory.held(tensor) is not None
-        return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
+        return self.nodes.value_at(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
 
     def loss(self, tensor: Tensor) -> Value:
         """The value of a loss whose making was recorded.
@@ -61,7 +61,7 @@ class Answers(Observed):
         """A tensor as the subject of a question."""
         node = node_of(tensor)
         if node is not None:
-            value = self.nodes.known(node, tensor.output_nr)
+            value = self.nodes.value_at(node, tensor.output_nr)
             if value is None:
                 value = self._value_at_node(tensor, node, None)
             return Target(value, True)

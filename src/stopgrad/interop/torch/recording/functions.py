@@ -48,7 +48,7 @@ class Returned:
         self._passed: dict[Value, None] = {}
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether it was seen what the function's backward does."""
         return self._returned is not None
 
@@ -119,7 +119,7 @@ class Backwards(TorchFunctionMode):
         self._seen = seen
         self._leaves: dict[int, weakref.ref[Tensor]] = {}
 
-    def made(self, leaf: Tensor) -> bool:
+    def made_leaf(self, leaf: Tensor) -> bool:
         """Whether a tensor was made a leaf inside of the function's backward."""
         ref = self._leaves.get(id(leaf))
         return ref is not None and ref() is leaf

@@ -57,8 +57,8 @@ def report_of(
     """
     gone = _gone(losses, xs, departures)
     building = _Building(losses, xs, [departure.value for departure in gone.values()])
-    ys = tuple([building.seen(value) for value in losses])
-    findings = [*building.earlier(), *building.left(gone)]
+    ys = tuple([building.outside(value) for value in losses])
+    findings = [*building.earlier(), *building.departed(gone)]
     findings += _hooks(building, ys)
     if held:
         findings += _strays(building, ys)
@@ -173,7 +173,7 @@ class _Building:
                 by_place[event.place] = Finding("earlier", message, (output.op,))
         return list(by_place.values())
 
-    def left(self, gone: Mapping[str, Departure]) -> list[Finding]:
+    def departed(self, gone: Mapping[str, Departure]) -> list[Finding]:
         """Values that left for Python and did not come back, by the lines where they left."""
         lines: dict[Departure, list[str]] = {}
         for key, departure in gone.items():
@@ -229,7 +229,7 @@ class _Building:
         ]
         return [output for output in leaves if output.op not in asked and output.type.differentiable]
 
-    def seen(self, value: Value) -> Output:
+    def outside(self, value: Value) -> Output:
         """The output in the graph that stands for a value outside of all regions."""
         return self._used(value, None)
 

@@ -77,7 +77,7 @@ class Departures:
         while len(self._numbers) > 2 * REMEMBERED:
             del self._numbers[next(iter(self._numbers))]
 
-    def known(self) -> list[Departure]:
+    def remembered(self) -> list[Departure]:
         """The departures that are still remembered, in order."""
         arrays = [departure for sites in self._sites.values() for departure in sites.values()]
         return sorted([*self._numbers.values(), *arrays], key=lambda departure: departure.serial)

@@ -162,7 +162,7 @@ class Memory:
         store = self._stores.get(_memory_id(memory))
         return store if store is not None and store.ref() is memory else None
 
-    def met(self, tensor: Tensor, value: Value, serial: int, first: Held | None = None) -> None:
+    def meet(self, tensor: Tensor, value: Value, serial: int, first: Held | None = None) -> None:
         """Note the value of a tensor that was just made or met as that of its memory, unless that is known.
 
         Args:
@@ -184,7 +184,7 @@ class Memory:
         self.rewritten = True
         store = self.store(tensor)
         if store is None:
-            self.met(tensor, value, serial)
+            self.meet(tensor, value, serial)
         else:
             store.value, store.serial = value, serial
 

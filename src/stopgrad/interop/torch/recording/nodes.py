@@ -145,7 +145,7 @@ class Nodes:
         self.started: float = 0
         self.ended: list[float] = [0]  # Empty while the watch runs.
 
-    def known(self, node: Node, number: int) -> Value | None:
+    def value_at(self, node: Node, number: int) -> Value | None:
         """The value of a node's result, if it is known."""
         if number_of(node) > self._last:
             return None  # To look at its metadata would make some.
@@ -231,7 +231,7 @@ class Nodes:
                 elif number_of(next_node) > self._last:
                     value = None  # To look at its metadata would make some.
                 else:
-                    value = self.known(next_node, number)
+                    value = self.value_at(next_node, number)
                 if value is None:
                     if not (_SORTS.get(type(next_node)) or sort_of(next_node)).apart:
                         stack.append((next_node, live and position != sort.flat_edge))
@@ -272,13 +272,13 @@ class Nodes:
         stack: list[tuple[Node, int]] = [(node, number)]
         while stack:
             current, nr = stack[-1]
-            if self.known(current, nr) is not None:
+            if self.value_at(current, nr) is not None:
                 stack.pop()
                 continue
             missing = [
                 (n, k)
                 for n, k in current.next_functions
-                if n is not None and type(n) is not LEAF_NODE and self.known(n, k) is None
+                if n is not None and type(n) is not LEAF_NODE and self.value_at(n, k) is None
             ]
             if missing and not self._is_checkpoint(current, inner if current is node else None):
                 stack.extend(missing)
@@ -286,7 +286,7 @@ class Nodes:
             has_place = current is node or number_of(current) >= self.started
             self._import_one(current, nr, place if has_place else None, inner if current is node else None)
             stack.pop()
-        value = self.known(node, number)
+        value = self.value_at(node, number)
         assert value is not None
         return value
 
@@ -374,7 +374,7 @@ class Nodes:
         while stack:
             current = stack.pop()
             returned = self._function(current)
-            if returned is not None and not returned.known:
+            if returned is not None and not returned.is_known:
                 self._try(current, returned)
             for to, _ in current.next_functions:
                 if to is not None and to not in seen:
@@ -412,9 +412,9 @@ class Nodes:
         while stack:
             current, number = stack.pop()
             if type(current) is LEAF_NODE:
-                value = None if inside.made(current.variable) else self._leaf(current.variable)
+                value = None if inside.made_leaf(current.variable) else self._leaf(current.variable)
             else:
-                value = self.known(current, number)
+                value = self.value_at(current, number)
             if value is not None and (value.event.serial < event.serial or not value.event.inputs):
                 passed.append(value)
                 continue

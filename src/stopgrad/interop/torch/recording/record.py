@@ -307,7 +307,7 @@ class Region:
         return inner is self
 
 
-def left(value: Value, here: Region | None) -> Value:
+def seen_from(value: Value, here: Region | None) -> Value:
     """A value as seen from a region: behind a stop if it left the region in which it was made."""
     region = _stopping(value)
     while region is not None and value.open_outside and not region.holds(here):

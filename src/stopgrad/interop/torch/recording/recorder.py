@@ -30,9 +30,9 @@ from stopgrad.interop.torch.recording.record import (
     Sizes,
     Value,
     is_open,
-    left,
     not_open,
     now,
+    seen_from,
     stop,
 )
 from stopgrad.interop.torch.recording.regions import transform
@@ -187,7 +187,7 @@ class Recorder(Answers):
         sizes = sizes_of(result)
         value = event.result(sizes, sizes[0] in FLOATS and is_open(inputs, walls))
         self.nodes.note(node, result.output_nr, value)
-        self.memory.met(result, value, event.serial)
+        self.memory.meet(result, value, event.serial)
 
     def _call(
         self,
@@ -339,7 +339,7 @@ class Recorder(Answers):
         """
         through: set[Value] = set()
         held = None if internals.base_of(tensor) is None else self.memory.held(internals.base_of(tensor))
-        values = [before] if held is None or held.value.open else [before, left(held.value, None)]
+        values = [before] if held is None or held.value.open else [before, seen_from(held.value, None)]
         for event in [value.event for value in reached if value.event.serial > self._began]:
             through.update(event.inputs)
             rest = [value for value in dict.fromkeys(values) if value not in event.inputs]
@@ -408,15 +408,15 @@ class Recorder(Answers):
         else:
             self.memory.hold(tensor, value, serial)
         if into is None:
-            self.memory.met(tensor, value, serial)
+            self.memory.meet(tensor, value, serial)
             return
         store = self.memory.store(tensor)
         if store is None:
-            self.memory.met(tensor, value, serial)
+            self.memory.meet(tensor, value, serial)
         else:
             if not self.memory.is_all(tensor):
                 part = value.event
-                inputs = left(store.value, part.region), value
+                inputs = seen_from(store.value, part.region), value
                 event = Event(Kind.OPERATION, part.call, part.place, inputs, region=part.region)
                 value = event.result(store.value.sizes, any(value.open for value in inputs))
             # What autograd said of the tensor includes this call, and so what it wrote.
@@ -450,7 +450,7 @@ class Recorder(Answers):
         self.memory.hold(result, value, value.event.serial)
         if call.writes:
             self.memory.written(result, value, value.event.serial)
-        self.memory.met(result, value, value.event.serial)
+        self.memory.meet(result, value, value.event.serial)
         if result.requires_grad:
             self.begin_leaf(result, place, call.name)
 
@@ -459,7 +459,7 @@ class Recorder(Answers):
     ) -> None:
         """Record values that leave for Python."""
         if used:
-            self.departures.note(result, left(used[0].value, None), call.name, call.why, place)
+            self.departures.note(result, seen_from(used[0].value, None), call.name, call.why, place)
 
     def _require(
         self,
@@ -491,7 +491,7 @@ class Recorder(Answers):
         value = source.value
         if value.open:
             value = stop(value, call.name, call.why, place, here)
-        self.memory.met(into.tensor, value, value.event.serial)
+        self.memory.meet(into.tensor, value, value.event.serial)
         node, held = node_of(into.tensor), self.memory.held(into.tensor)
         if node is not None:
             self.nodes.write(node, into.tensor.output_nr, self._written_into(into.value, value, into.tensor))
@@ -520,12 +520,12 @@ class Recorder(Answers):
                 if not value.open or _transformed() is not None:
                     # The transformation's own result tells whether a gradient passes.
                     self.memory.hold(tensor, value, value.event.serial)
-                    self.memory.met(tensor, value, value.event.serial)
+                    self.memory.meet(tensor, value, value.event.serial)
                     continue
                 why = "torch.autograd.grad without create_graph=True"
                 value = stop(value, call.name, why, place, here)
                 self.memory.hold(tensor, value, value.event.serial)
-                self.memory.met(tensor, value, value.event.serial)
+                self.memory.meet(tensor, value, value.event.serial)
 
     def _hooked(
         self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None

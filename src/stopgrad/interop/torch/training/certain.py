@@ -21,7 +21,7 @@ Tensor = torch.Tensor
 def flow_of(recorder: Recorder, call: Backward, tensors: dict[str, Tensor]) -> Flow:
     """The report on a backward pass."""
     targets = {name: recorder.target(tensor) for name, tensor in tensors.items()}
-    return report_of(call.losses, targets, recorder.departures.known(), sizes=call.sizes)
+    return report_of(call.losses, targets, recorder.departures.remembered(), sizes=call.sizes)
 
 
 def not_finite(recorder: Recorder, call: Backward, tensors: dict[str, Tensor], step: int) -> Problem:

@@ -144,7 +144,7 @@ def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> Any:
 # -------------------------------------------------------------------------------------------- other sizes
 
 
-def _wanted(
+def _sizes_and_scales(
     x: sg.Output, size: Sequence[Size] | None, factors: Any
 ) -> tuple[list[int], list[int], list[float | None]]:
     old = static(x.shape[2:], "an image of another size")
@@ -159,7 +159,7 @@ def _nearest(exact: bool, vector: bool) -> Any:
 
     def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *given_factors: Any) -> Any:
         factors = given_factors[0] if vector and given_factors else given_factors or None
-        old, new, scales = _wanted(x, size, factors)
+        old, new, scales = _sizes_and_scales(x, size, factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
             scale = np.float32(before / after if factor is None else 1.0 / factor)
             steps = np.arange(after, dtype=np.float32) + np.float32(0.5 if exact else 0.0)
@@ -178,7 +178,7 @@ def _scale(before: int, after: int, align: bool, factor: float | None) -> float:
 def _linear(vector: bool) -> Any:
     def translated(call: Call, x: sg.Output, size: Sequence[Size], align: bool, *given_factors: Any) -> Any:
         factors = given_factors[0] if vector and given_factors else given_factors or None
-        old, new, scales = _wanted(x, size, factors)
+        old, new, scales = _sizes_and_scales(x, size, factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
             scale, steps = _scale(before, after, align, factor), np.arange(after)
             source = steps * scale if align else np.maximum((steps + 0.5) * scale - 0.5, 0.0)
@@ -192,7 +192,7 @@ def _linear(vector: bool) -> Any:
 
 
 def _cubic(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, factors: Any = None) -> Any:
-    old, new, scales = _wanted(x, size, factors)
+    old, new, scales = _sizes_and_scales(x, size, factors)
     for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
         scale, steps = _scale(before, after, align, factor), np.arange(after)
         source = steps * scale if align else (steps + 0.5) * scale - 0.5
