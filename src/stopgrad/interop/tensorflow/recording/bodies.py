@@ -17,7 +17,7 @@ BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch",
 CASES = frozenset({"Case", "StatelessCase"})
 LOOPS = frozenset({"While", "StatelessWhile"})
 UNTAPED = "computed while the tape did not record"
-ROUNDS = 4
+ROUNDS = 8
 """The most rounds of a loop that are written out."""
 
 
@@ -292,30 +292,46 @@ def _sizes(tensor: Any) -> tuple[Any, ...]:
     return sizes_of(about["dtype"], about["shape"]) if about else sizes_of(tensor.dtype, tensor.shape)
 
 
-def _rounds(names: list[tuple[int, ...]]) -> int:
-    """After how many rounds no result of a loop depends on more of what came in."""
-    reach = [{i} for i in range(len(names))]
-    for n in range(1, ROUNDS + 1):
-        further = [set().union(*[reach[j] for j in one]) | reach[i] for i, one in enumerate(names)]
-        if further == reach:
-            return max(1, n - 1)
-        reach = further
-    return ROUNDS
-
-
 def rounds_of(body: Any) -> int:
-    """How many rounds of a loop show every way from what comes into it to what comes out."""
+    """How many rounds of a loop show every step from what came into it to what comes out.
+
+    A step is what one round makes of one thing that it took: from what it comes and into what it goes
+    takes the rounds before and behind it.
+    """
+    taken = _taken_by_results(body)
+    steps = [(i, o) for o, inputs in enumerate(taken) for i in inputs]
+    before = _farthest(len(taken), steps)
+    behind = _farthest(len(taken), [(o, i) for i, o in steps])
+    return min(ROUNDS, max([before[i] + 1 + behind[o] for i, o in steps], default=1))
+
+
+def _taken_by_results(body: Any) -> list[list[int]]:
+    """By the results of a loop, of which inputs each is made; of none where one is only handed on."""
     places = {x.op.name: i for i, x in enumerate(body.inputs)}
-    taken = []
-    for y in body.outputs:
-        stack, seen, found = [y.op], {y.op.name}, set()
+    taken: list[list[int]] = []
+    for result in body.outputs:
+        stack = [] if places.get(result.op.name) == len(taken) else [result.op]
+        seen = {op.name for op in stack}
         while stack:
-            op = stack.pop()
-            if op.name in places:
-                found.add(places[op.name])
-            for x in op.inputs:
-                if x.op.name not in seen:
-                    seen.add(x.op.name)
-                    stack.append(x.op)
-        taken.append(tuple(sorted(found)))
-    return _rounds(taken)
+            inputs = [x.op for x in stack.pop().inputs if x.op.name not in seen]
+            stack += inputs
+            seen.update([op.name for op in inputs])
+        taken.append([i for name, i in places.items() if name in seen])
+    return taken
+
+
+def _farthest(count: int, steps: Sequence[tuple[int, int]]) -> list[int]:
+    """How many steps the shortest way to each of some places takes from the farthest one that leads to it."""
+    onward: list[list[int]] = [[] for _ in range(count)]
+    for start, end in steps:
+        onward[start].append(end)
+    farthest = [0] * count
+    for start in range(count):
+        reached, ring, distance = {start}, [start], 0
+        while ring:
+            for place in ring:
+                farthest[place] = max(farthest[place], distance)
+            ring = list(dict.fromkeys([end for place in ring for end in onward[place] if end not in reached]))
+            reached.update(ring)
+            distance += 1
+    return farthest

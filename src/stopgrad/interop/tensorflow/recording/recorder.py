@@ -315,8 +315,8 @@ class Recorder:
         """What results were made of beside what a custom gradient was given, as far as it has gradients."""
         known = [self._values.get(identity_of(y)) for y in outputs]
         results = [one[1] for one in known if one is not None]
-        given = {*event.inputs, *[x for value in event.inputs for x in value.event.inputs if _is_variable(x)]}
-        closed = closed_over(results, given, lambda value: value.event.inputs)
+        arguments = {same for value in event.inputs for same in _known_as(value)}
+        closed = closed_over(results, arguments, lambda value: value.event.inputs)
         return [value for value in closed if has_gradients(value.event.results[value.number][0])]
 
     # -------------------------------------------------------------------------------------------- variables
@@ -450,8 +450,12 @@ class Recorder:
             self.departures[place] = Departure(known[1], call, place, now())
 
 
-def _is_variable(value: Value) -> bool:
-    return value.event.kind is Kind.VARIABLE
+def _known_as(value: Value) -> list[Value]:
+    """What an argument is known as: also before a tape watched it, and the variable it was read from."""
+    names = [value]
+    while names[-1].event.call == "tape.watch":
+        names.append(names[-1].event.inputs[0])
+    return names + [x for x in names[-1].event.inputs if x.event.kind is Kind.VARIABLE]
 
 
 def name_of(variable: Any) -> str:
