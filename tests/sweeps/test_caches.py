@@ -59,7 +59,7 @@ CHANGES = {
     "stopgrad.graph.rowwise._memory_is_kept": "one answer",
     "stopgrad.graph.repeated._CALLS": "definitions, by a public function, types and settings: repeated.CALLS",
     "stopgrad.graph.public._READERS": "code of public functions, and of those that they make, once",
-    "stopgrad.interop.jax.foreign._KNOWN": "weak: primitives; of each 16 programs, which are bytes",
+    "stopgrad.interop.jax.foreign._EXPORTED": "weak: primitives; of each 16 programs, which are bytes",
     "stopgrad.graph.names._is_generated": "4,096 names, and whether they are valid",
     "stopgrad.graph.op.REGISTRY": "definitions, which somebody wrote",
     "stopgrad.graph.op.Op._inferred": "types, by types and attributes: inferred.REMEMBERED of all together",

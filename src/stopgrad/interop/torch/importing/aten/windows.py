@@ -117,8 +117,8 @@ def _adapted(spatial: int) -> Any:
     def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> Any:
         batched = x.ndim == spatial + 2
         x = x if batched else sg.expand_dims(x, 0)
-        wanted: list[Any] = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
-        y = sg.adaptive_avg_pool(x, wanted, data_format=LAYOUTS[spatial])
+        sizes: list[Any] = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
+        y = sg.adaptive_avg_pool(x, sizes, data_format=LAYOUTS[spatial])
         return y if batched else sg.squeeze(y, 0)
 
     return translated
@@ -144,7 +144,7 @@ def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> Any:
 # -------------------------------------------------------------------------------------------- other sizes
 
 
-def _wanted(
+def _sizes_and_scales(
     x: sg.Output, size: Sequence[Size] | None, factors: Any
 ) -> tuple[list[int], list[int], list[float | None]]:
     old = static(x.shape[2:], "an image of another size")
@@ -159,7 +159,7 @@ def _nearest(exact: bool, vector: bool) -> Any:
 
     def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *given_factors: Any) -> Any:
         factors = given_factors[0] if vector and given_factors else given_factors or None
-        old, new, scales = _wanted(x, size, factors)
+        old, new, scales = _sizes_and_scales(x, size, factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
             scale = np.float32(before / after if factor is None else 1.0 / factor)
             steps = np.arange(after, dtype=np.float32) + np.float32(0.5 if exact else 0.0)
@@ -178,13 +178,13 @@ def _scale(before: int, after: int, align: bool, factor: float | None) -> float:
 def _linear(vector: bool) -> Any:
     def translated(call: Call, x: sg.Output, size: Sequence[Size], align: bool, *given_factors: Any) -> Any:
         factors = given_factors[0] if vector and given_factors else given_factors or None
-        old, new, scales = _wanted(x, size, factors)
+        old, new, scales = _sizes_and_scales(x, size, factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
             scale, steps = _scale(before, after, align, factor), np.arange(after)
             source = steps * scale if align else np.maximum((steps + 0.5) * scale - 0.5, 0.0)
             first = np.minimum(source.astype(np.int64), before - 1)
             share = brought(along(source - first, 2 + i, x.ndim), x.dtype)
-            low, high = (sg.take(x, at, 2 + i) for at in (first, np.minimum(first + 1, before - 1)))
+            low, high = (sg.take(x, index, 2 + i) for index in (first, np.minimum(first + 1, before - 1)))
             x = sg.add(low, sg.multiply(sg.subtract(high, low), share))
         return x
 
@@ -192,15 +192,17 @@ def _linear(vector: bool) -> Any:
 
 
 def _cubic(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, factors: Any = None) -> Any:
-    old, new, scales = _wanted(x, size, factors)
+    old, new, scales = _sizes_and_scales(x, size, factors)
     for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
         scale, steps = _scale(before, after, align, factor), np.arange(after)
         source = steps * scale if align else (steps + 0.5) * scale - 0.5
         first = np.floor(source)
         parts = []
         for k, weight in enumerate(cubic_weights(source - first)):
-            at = np.clip(first.astype(np.int64) + k - 1, 0, before - 1)
-            parts.append(sg.multiply(sg.take(x, at, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype)))
+            index = np.clip(first.astype(np.int64) + k - 1, 0, before - 1)
+            parts.append(
+                sg.multiply(sg.take(x, index, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype))
+            )
         x = sg.add_n(parts)
     return x
 
