@@ -65,15 +65,15 @@ def check_gradients(
         >>> sgtf.check_gradients(lambda x: tf.reduce_sum(tf.sin(x) * tf.stop_gradient(x)), x).passed
         True
     """
-    wanted = options(order, modes, stops, rtol, atol, directions, seed, raises)
-    refuse_modes("TensorFlow", wanted.modes, ("reverse",))
-    if wanted.order != 1:
+    settings = options(order, modes, stops, rtol, atol, directions, seed, raises)
+    refuse_modes("TensorFlow", settings.modes, ("reverse",))
+    if settings.order != 1:
         raise ArgumentError("check_gradients: of TensorFlow, derivatives of order 1 are compared, not of 2")
     with eagerly():
-        point = Posed("check_gradients", f, args, kwargs, wanted.stops != "ignore")
+        point = Posed("check_gradients", f, args, kwargs, settings.stops != "ignore")
         try:
             function = _Function(point)
-            return check("TensorFlow", function, wanted, _seen(point), function.precision, ELEMENTWISE)
+            return check("TensorFlow", function, settings, _seen(point), function.precision, ELEMENTWISE)
         finally:
             point.restore_all()
 
@@ -84,7 +84,7 @@ class _Function:
     def __init__(self, point: Posed) -> None:
         self._point = point
         self.points = {name: to_numpy(x) for name, x in point.sources.items()}
-        self.here: Arrays = [to_numpy(y) for y in point.made]
+        self.here: Arrays = [to_numpy(y) for y in point.results]
         names = [result[0] for event in point.events for result in event.results]
         own = [x.dtype.name for x in (*self.points.values(), *self.here)]
         self.precision = coarsest_of([*names, *own])
@@ -106,9 +106,9 @@ class _Function:
         return [to_numpy(y) for y in self._point.moved(self._point.stops, which, value)]
 
     def pulled(self, cotangents: Arrays) -> Sequence[NumpyArray | None]:
-        seeds = [tf.constant(g, y.dtype) for g, y in zip(cotangents, self._point.made, strict=True)]
-        found = self._point.tape.gradient(self._point.made, list(self._point.sources.values()), seeds)
-        return [None if g is None else to_numpy(g) for g in found]
+        seeds = [tf.constant(g, y.dtype) for g, y in zip(cotangents, self._point.results, strict=True)]
+        gradients = self._point.tape.gradient(self._point.results, list(self._point.sources.values()), seeds)
+        return [None if g is None else to_numpy(g) for g in gradients]
 
     def pushed(self, which: int, tangent: NumpyArray) -> Arrays:
         raise NotImplementedError  # Tapes differentiate in reverse mode.
@@ -123,7 +123,7 @@ def _seen(point: Posed) -> Seen:
     Raises:
         ArgumentError: a stop was called by a name that could not be replaced.
     """
-    stops = [one for one in point.events if one.call == "StopGradient"]
+    stops = [event for event in point.events if event.call == "StopGradient"]
     if len(stops) > len(point.stops.values):
         at = "" if stops[0].place is None else f", {decode(stops[0].place)!r}"
         raise ArgumentError(
@@ -131,13 +131,13 @@ def _seen(point: Posed) -> Seen:
             "by another name"
         )
     custom = [
-        one
-        for one in point.events
-        if one.kind is Kind.CUSTOM and one.beside is None and one.call != "tape.watch"
+        event
+        for event in point.events
+        if event.kind is Kind.CUSTOM and event.beside is None and event.call != "tape.watch"
     ]
     return Seen(
-        lines(("tf.stop_gradient", one.place) for one in stops),
-        lines((one.call, one.place) for one in custom),
+        lines(("tf.stop_gradient", stop.place) for stop in stops),
+        lines((event.call, event.place) for event in custom),
     )
 
 

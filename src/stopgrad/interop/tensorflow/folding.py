@@ -71,8 +71,8 @@ def _padded(node: Call, x: Array, pairs: Array, value: Array | None = None) -> A
 
 
 def _slice(node: Call, x: Array, begin: Array, size: Array) -> Any:
-    at = [slice(int(b), None if s == -1 else int(b) + int(s)) for b, s in zip(begin, size, strict=True)]
-    return x[tuple(at)]
+    spans = [slice(int(b), None if s == -1 else int(b) + int(s)) for b, s in zip(begin, size, strict=True)]
+    return x[tuple(spans)]
 
 
 def _gather(node: Call, x: Array, indices: Array, axis: Array | None = None) -> Any:
@@ -102,11 +102,11 @@ def _reduced(pair: Callable[..., Any]) -> Any:
     def fold(node: Call, x: Array, axes: Array) -> Any:
         if x.ndim != 1 or not len(x) or axes.reshape(-1).tolist() not in ([0], [-1]):
             raise Unknown
-        found = x[0]
-        for one in x[1:]:
-            found = pair(found, one)
+        folded = x[0]
+        for size in x[1:]:
+            folded = pair(folded, size)
         array = np.empty(1, object)
-        array[0] = found
+        array[0] = folded
         return array if node.attribute("keep_dims", False) else array.reshape(())
 
     return fold
@@ -131,9 +131,9 @@ def _squeeze(node: Call, x: Array) -> Any:
 def _updated(node: Call, x: Array, indices: Array, updates: Array) -> Any:
     if x.ndim != 1:
         raise Unknown
-    found = x.astype(object)
-    found[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
-    return found
+    updated = x.astype(object)
+    updated[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
+    return updated
 
 
 FOLDS: dict[str, Any] = {

@@ -82,8 +82,8 @@ class Library:
 
     def add(self, body: Body) -> Body:
         """Add a function; its control flow of TensorFlow 1 becomes functions, too. What it is then."""
-        made = self._bodies[body.name] = functional(body, self)
-        return made
+        self._bodies[body.name] = functional(body, self)
+        return self._bodies[body.name]
 
     def order(self, body: Body, wanted: Sequence[Source] | None = None) -> list[Node]:
         """The nodes that results need, and those that write variables before, in the order in which they run.
@@ -124,12 +124,12 @@ class Library:
 
 def _needed(body: Body, names: Iterable[str]) -> set[str]:
     """The nodes whose results others read, in the end for these."""
-    arguments = {one.name for one in body.arguments}
-    found: set[str] = set()
+    arguments = {argument.name for argument in body.arguments}
+    needed: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found and name not in arguments:
-            found.add(name)
+        if name not in needed and name not in arguments:
+            needed.add(name)
             waiting += [x for x, _ in body.nodes[name].inputs]
-    return found
+    return needed

@@ -55,20 +55,20 @@ def trace_nan(f: Callable[..., Any], *args: Any, gradient: bool = True, **kwargs
         >>> print(sgtf.trace_nan(lambda x: tf.reduce_sum(tf.sqrt(x)), tf.constant([0.0, 4.0])))
         infinity: made in the gradient, by tf.raw_ops.SqrtGrad...
     """
-    given = arguments_of(f, args, kwargs)
+    arguments = arguments_of(f, args, kwargs)
     was_eager = bool(tf.config.functions_run_eagerly())
     seen = Watch()
     recorder = seen._recorder
     following = Followed(recorder)
-    for name, x in given.items():
+    for name, x in arguments.items():
         following.held(x, name)
     recorder.look = following.looked
     try:
         tf.config.run_functions_eagerly(True)
         with seen, tf.GradientTape(persistent=True) as tape:
-            tape.watch(list(given.values()))
+            tape.watch(list(arguments.values()))
             losses = losses_in("trace_nan", call(f, *args, **kwargs))
-        sources = {**variables_of(recorder), **given}
+        sources = {**variables_of(recorder), **arguments}
         following.differentiate()
         with seen, internals.looked_up(following.differentiating):
             gradients = tape.gradient(losses, list(sources.values())) if gradient else [None] * len(sources)

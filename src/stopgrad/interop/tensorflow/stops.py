@@ -94,13 +94,13 @@ class Posed:
             arguments, by name.
         events: what the first call did.
         stops: the stops of that call.
-        made: its results.
+        results: of that call.
         tape: has recorded it.
     """
 
     stops: Stops
     sources: dict[str, Any]
-    made: list[Any]
+    results: list[Any]
     tape: Any
 
     def __init__(
@@ -114,14 +114,14 @@ class Posed:
         self._what, self._f, self._args, self._kwargs = what, f, args, kwargs
         self._kept: list[tuple[Any, Any]] = []
         self.stops = Stops(holds)
-        given = arguments_of(f, args, kwargs)
+        arguments = arguments_of(f, args, kwargs)
         seen = Watch()
         seen._recorder.meet = self._keep
         self.tape = tf.GradientTape(persistent=True)
         with self.stops.acting(), seen, self.tape:
-            self.tape.watch(list(given.values()))
-            self.made = losses_in(what, call(f, *args, **kwargs))
-        self.sources = {**variables_of(seen._recorder), **given}
+            self.tape.watch(list(arguments.values()))
+            self.results = losses_in(what, call(f, *args, **kwargs))
+        self.sources = {**variables_of(seen._recorder), **arguments}
         if not self.sources:
             raise ArgumentError(
                 f"{what}: the function reads no trainable variable and has no tensor of "
