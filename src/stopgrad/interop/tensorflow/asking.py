@@ -103,11 +103,11 @@ def differentiated(
 ) -> tuple[Flow, dict[str, tuple[Any, Any]]]:
     """The report on a call; and what was asked about, by name, with the gradient that the tape gives it."""
     arguments = arguments_of(f, args, kwargs)
-    with Watch() as seen, tf.GradientTape() as tape:
+    with Watch() as watch, tf.GradientTape() as tape:
         tape.watch(list(arguments.values()))
         result = call(f, *args, **kwargs)
     losses = losses_in("explain", result)
-    recorder = seen._recorder
+    recorder = watch._recorder
     xs = model if model is not None else {**variables_of(recorder), **arguments}
     if model is None and not xs:
         raise ArgumentError(
@@ -116,7 +116,7 @@ def differentiated(
         )
     sources = {**variables_of(recorder), **arguments}
     recorder.measures = flag(magnitudes, "explain: magnitudes")
-    with seen:
+    with watch:
         gradients = tape.gradient(losses, list(sources.values()))
     flow = asked_about("explain", recorder, losses, xs, only)
     gradient_of = {id(x): g for x, g in zip(sources.values(), gradients, strict=True)}

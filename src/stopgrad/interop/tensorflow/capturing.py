@@ -123,9 +123,9 @@ class Live:
     def rebuilt(self, ys: Sequence[Any]) -> Any:
         """The results in the structure in which the function returns them."""
         nest = tensorflow().nest
-        held = iter(ys)
+        tensors = iter(ys)
         parts = [
-            next(held) if hasattr(part, "dtype") else part
+            next(tensors) if hasattr(part, "dtype") else part
             for part in nest.flatten(self._structure, expand_composites=True)
         ]
         return nest.pack_sequence_as(self._structure, parts, expand_composites=True)
@@ -172,13 +172,13 @@ class Live:
         """Add a gradient function to the library; the functions that are new by it."""
         definition = GraphDef()
         definition.ParseFromString(traced.graph.as_graph_def().SerializeToString())
-        own = definition.library.function.add()
-        own.ParseFromString(traced.function_def.SerializeToString())
-        name = str(own.signature.name)
-        names = {str(one.signature.name) for one in self.graph.library.function}
-        for one in definition.library.function:
-            if one.signature.name not in names:
-                self.graph.library.function.add().CopyFrom(one)
+        gradient = definition.library.function.add()
+        gradient.ParseFromString(traced.function_def.SerializeToString())
+        name = str(gradient.signature.name)
+        names = {str(f.signature.name) for f in self.graph.library.function}
+        for library_function in definition.library.function:
+            if library_function.signature.name not in names:
+                self.graph.library.function.add().CopyFrom(library_function)
         self.graph.library.registered_gradients.add(gradient_func=name, registered_op_type=mark)
         places = [self._place_of(x, function, graph, traced.graph) for x in traced.captured_inputs]
         known_places = [place for place in places if place is not None]
@@ -187,9 +187,9 @@ class Live:
         returned = traced.structured_outputs
         if isinstance(returned, (list, tuple)):
             self.returned[name] = [hasattr(part, "dtype") for part in returned]
-        new = {name: traced.graph}
-        new.update((str(k), one.graph) for k, one in getattr(traced.graph, "_functions", {}).items())
-        added = [(k, inner) for k, inner in new.items() if k not in self._functions and inner is not None]
+        graphs = {name: traced.graph}
+        graphs.update((str(k), f.graph) for k, f in getattr(traced.graph, "_functions", {}).items())
+        added = [(k, inner) for k, inner in graphs.items() if k not in self._functions and inner is not None]
         self._functions.update(added)
         return iter(added)
 
@@ -216,7 +216,7 @@ class Live:
 
     def _argument(self, function: str, i: int) -> str:
         """What the library calls an argument of a function."""
-        signatures = {one.signature.name: one.signature for one in self.graph.library.function}
+        signatures = {f.signature.name: f.signature for f in self.graph.library.function}
         return str(signatures[function].input_arg[i].name)
 
 

@@ -91,7 +91,7 @@ class _Function:
         self.modes, self.notes = ("reverse",), ()
         again = [self._again(), self._again()]
         near = 8.0 * EPSILON[self.precision]
-        if not all(_near(a, b, near) for some in again for a, b in zip(self.here, some, strict=True)):
+        if not all(_near(a, b, near) for results in again for a, b in zip(self.here, results, strict=True)):
             raise ArgumentError(
                 "check_gradients: the function gives another value each time; give it its random numbers, or "
                 "a seed, and leave dropout out (training=False)"
@@ -125,10 +125,10 @@ def _seen(point: Posed) -> Seen:
     """
     stops = [event for event in point.events if event.call == "StopGradient"]
     if len(stops) > len(point.stops.values):
-        at = "" if stops[0].place is None else f", {decode(stops[0].place)!r}"
+        location = "" if stops[0].place is None else f", {decode(stops[0].place)!r}"
         raise ArgumentError(
-            f"check_gradients: a stop cannot be held at its value{at}: call it as tf.stop_gradient(...), not "
-            "by another name"
+            f"check_gradients: a stop cannot be held at its value{location}: call it as "
+            "tf.stop_gradient(...), not by another name"
         )
     custom = [
         event
@@ -142,5 +142,5 @@ def _seen(point: Posed) -> Seen:
 
 
 def _near(a: NumpyArray, b: NumpyArray, rounding: float) -> bool:
-    one, other = a.astype(np.complex128), b.astype(np.complex128)
-    return bool(np.allclose(one, other, rounding, rounding, equal_nan=True))
+    first, second = a.astype(np.complex128), b.astype(np.complex128)
+    return bool(np.allclose(first, second, rounding, rounding, equal_nan=True))

@@ -51,7 +51,7 @@ def extracted(
 
     outputs = [read(source) for source in wanted]
     part: dict[str, Node] = {}
-    waiting = [new[0] for old, new in zip(wanted, outputs, strict=True) if old is new]
+    waiting = [source[0] for source, renamed in zip(wanted, outputs, strict=True) if renamed is source]
     while waiting:
         name = waiting.pop()
         if name in part:
@@ -62,7 +62,9 @@ def extracted(
         inputs = [read(source) for source in node.inputs]
         before = [name for name in node.controls if inside(name)]
         part[name] = Node(name, node.op, inputs, before, node.attributes)
-        waiting += [new[0] for old, new in zip(node.inputs, inputs, strict=True) if old is new]
+        waiting += [
+            source[0] for source, renamed in zip(node.inputs, inputs, strict=True) if renamed is source
+        ]
         waiting += before
     return Part(part, outputs)
 

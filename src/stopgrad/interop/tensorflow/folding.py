@@ -55,10 +55,12 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 def _strided(node: Call, x: Array, begin: Array, end: Array, strides: Array) -> Any:
     index: list[Any] = []
     for i, (first, last, step) in enumerate(zip(begin, end, map(int, strides), strict=True)):
-        no_first, no_last, dots, new, one = (bool(node.attribute(name, 0) >> i & 1) for name in _MASKS)
-        if dots or new:
-            index.append(Ellipsis if dots else None)
-        elif one:
+        no_first, no_last, is_ellipsis, is_new, is_single = (
+            bool(node.attribute(name, 0) >> i & 1) for name in _MASKS
+        )
+        if is_ellipsis or is_new:
+            index.append(Ellipsis if is_ellipsis else None)
+        elif is_single:
             index.append(int(first))
         else:
             index.append(slice(None if no_first else int(first), None if no_last else int(last), step))

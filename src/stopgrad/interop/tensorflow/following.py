@@ -109,8 +109,8 @@ class Followed:
             if written is not None and written.shape == values.shape:
                 return written
 
-        def new(kind: str, some: Array, parent: int) -> Made:
-            index, count = first_index(some), int(some.sum())
+        def new(kind: str, mask: Array, parent: int) -> Made:
+            index, count = first_index(mask), int(mask.sum())
             return Made((source, name), name, kind, index, count, None, source=source, result=values)
 
         nothing = np.zeros((), np.int32)
@@ -176,14 +176,14 @@ class Followed:
         if not self.differentiates:
             self._made_forwards.add(key)
 
-        def new(kind: str, some: Array, parent: int) -> Made:
+        def new(kind: str, mask: Array, parent: int) -> Made:
             has_room = len(self.events.made) < MOST
             return Made(
                 key,
                 spelled(event.call),
                 kind,
-                first_index(some),
-                int(some.sum()),
+                first_index(mask),
+                int(mask.sum()),
                 place if place is not None or forward is None else forward.place,
                 parent,
                 [self._name_of(x) for x in inputs],
@@ -228,8 +228,8 @@ class Followed:
         if not self._inside:
             return None
         name, op = self._inside[-1]
-        taken = (*(op.outputs or ()), *(op.inputs or ()))  # What has no use is dropped.
-        tensors = [x for x in taken if isinstance(x, internals.EagerTensor)]
+        related = (*(op.outputs or ()), *(op.inputs or ()))  # What has no use is dropped.
+        tensors = [x for x in related if isinstance(x, internals.EagerTensor)]
         values = {self._recorder.value_of(x) for x in tensors}
         makers = {value.event for value in values}
         events = [
@@ -274,8 +274,10 @@ def _moved(
 ) -> Array | None:
     """Marks moved as an operation moves the elements of its operands; None where it does not take them."""
     operands = [
-        tf.constant(np.broadcast_to(own, tuple(x.shape)), tf.int32) if has_gradients(x.dtype.name) else x
-        for x, own in zip(inputs, marks, strict=True)
+        tf.constant(np.broadcast_to(operand_marks, tuple(x.shape)), tf.int32)
+        if has_gradients(x.dtype.name)
+        else x
+        for x, operand_marks in zip(inputs, marks, strict=True)
     ]
     try:
         results = internals.executed(event.call, operands, event.attrs, len(event.results))

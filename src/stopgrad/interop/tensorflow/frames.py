@@ -163,14 +163,14 @@ class _Loops:
             for reader in self._readers.get(switch, ())
             if reader.op in _EXIT
         }
-        for old in gone:
-            self.nodes.pop(old, None)
+        for removed in gone:
+            self.nodes.pop(removed, None)
         for node in [x for x in self.nodes.values() if x.op in (*_NEXT, "LoopCond")]:
             if any(x in gone for x, _ in node.inputs):
                 del self.nodes[node.name]
         self.nodes[name] = loop
-        for old, k in exits.items():
-            self.nodes[old] = Node(old, "Identity", [(name, k)])
+        for removed, k in exits.items():
+            self.nodes[removed] = Node(removed, "Identity", [(name, k)])
 
 
 def _frame_of(node: Node) -> str:

@@ -34,7 +34,7 @@ def functions_in(node: Node) -> Iterator[str]:
         if kind == "func":
             yield attribute.func.name
         elif kind == "list":
-            yield from (one.name for one in attribute.list.func)
+            yield from (called.name for called in attribute.list.func)
 
 
 class Library:
@@ -60,7 +60,9 @@ class Library:
         self._bodies: dict[str, Body] = {}
         self._orders: dict[tuple[int, Any], list[Node]] = {}
         self._effects: dict[str, bool] = {}
-        self.gradients = {one.function_name: one.gradient_func for one in graph.library.gradient}
+        self.gradients = {
+            gradient.function_name: gradient.gradient_func for gradient in graph.library.gradient
+        }
         self.registered = {
             one.registered_op_type: one.gradient_func for one in graph.library.registered_gradients
         }
@@ -117,7 +119,7 @@ class Library:
                 if writes(node):
                     self._effects[name] = True
                     break
-                waiting += [one for one in functions_in(node) if one not in seen]
+                waiting += [called for called in functions_in(node) if called not in seen]
                 seen.update(functions_in(node))
         return self._effects.setdefault(name, False)
 

@@ -162,8 +162,8 @@ def _graph_of(
         leaves, structure = _split(args, kwargs, _names_of(signature or source))
 
         def program(*tensors: Any) -> Any:
-            held = iter(tensors)
-            parts = [next(held) if isinstance(leaf, tf.TensorSpec) else leaf for leaf in leaves]
+            values = iter(tensors)
+            parts = [next(values) if isinstance(leaf, tf.TensorSpec) else leaf for leaf in leaves]
             args, kwargs = tf.nest.pack_sequence_as(structure, parts)
             return source(*args, **kwargs)
 
@@ -267,7 +267,7 @@ def _frames(error: Exception) -> Iterator[tuple[str, int]]:
     """The user's lines that led to an error, the innermost one last."""
     translated = getattr(getattr(error, "ag_error_metadata", None), "translated_stack", None)
     if translated:
-        places = [(str(one.filename), int(one.lineno)) for one in reversed(translated)]
+        places = [(str(place.filename), int(place.lineno)) for place in reversed(translated)]
     else:
         places = []
         step = error.__traceback__

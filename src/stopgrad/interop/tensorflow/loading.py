@@ -162,7 +162,7 @@ class _Loading:
         self.inputs: dict[str, Any] = {}
 
     def model(
-        self, outputs: str | Iterable[str] | None, signature: str | None, asked: Sequence[str] | None
+        self, outputs: str | Iterable[str] | None, signature: str | None, patterns: Sequence[str] | None
     ) -> Model:
         feeds, fetches = self._feeds_and_fetches(outputs, signature)
         results = list(fetches.values())
@@ -172,7 +172,7 @@ class _Loading:
         weights = frozenset() if self.live is not None else weights_of(self.body, order, self.library)
         graph = sg.Graph()
         translator = Translator(
-            self.library, self.name, self.count, Weights(weights, asked), self.source.bundle, self.live
+            self.library, self.name, self.count, Weights(weights, patterns), self.source.bundle, self.live
         )
         with graph.as_default():
             self._hold(translator)
@@ -229,9 +229,9 @@ class _Loading:
 
     def _signature(self, signature: str | None) -> Any:
         signatures = {
-            name: one
-            for name, one in self.source.meta.signature_def.items()
-            if not name.startswith("__saved_model") and len(one.outputs)
+            name: definition
+            for name, definition in self.source.meta.signature_def.items()
+            if not name.startswith("__saved_model") and len(definition.outputs)
         }
         if signature is None and SIGNATURE not in signatures and len(signatures) != 1:
             raise ArgumentError(
@@ -283,8 +283,8 @@ class _Loading:
 
     def _hold(self, translator: Translator) -> None:
         """Put in the place of placeholders what a running program captured."""
-        held = {} if self.live is None else self.live.held
-        for node_name, captured in held.items():
+        captures = {} if self.live is None else self.live.held
+        for node_name, captured in captures.items():
             name = captured.variable or node_name
             variable = translator.held(name, captured.value, captured.trainable)
             translator.placeholders[node_name] = variable.value if captured.variable is None else variable
@@ -292,8 +292,8 @@ class _Loading:
     def _place(self, translator: Translator, feeds: Mapping[str, str], order: Sequence[Node]) -> None:
         """Make the placeholders that the results need, and all of a signature."""
         called = {node: name for name, node in feeds.items()}
-        held = translator.placeholders
-        needed = [node.name for node in order if node.op == "Placeholder" and node.name not in held]
+        placed = translator.placeholders
+        needed = [node.name for node in order if node.op == "Placeholder" and node.name not in placed]
         for node_name in dict.fromkeys([*feeds.values(), *needed]):
             node = self.body.nodes.get(node_name)
             name = called.get(node_name, node_name)
@@ -368,10 +368,10 @@ class _Loading:
         name = "" if meta is None or self.source.bundle is None else meta.saver_def.restore_op_name
         if not name:
             return self._bind(translator)
-        wanted = [(_node_of(name), 0)]
+        restored = [(_node_of(name), 0)]
         file_name = _node_of(meta.saver_def.filename_tensor_name)
         space = Space(self.body, {file_name: [Known(np.asarray(b"", object))]} if file_name else {})
-        for node in self.library.order(self.body, wanted):
+        for node in self.library.order(self.body, restored):
             if node.name not in space.values:
                 translator.translate(node, space)
         raise_for(translator.refusals, self.name)

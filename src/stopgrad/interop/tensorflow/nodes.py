@@ -124,7 +124,7 @@ class Node:
         """How many results it has."""
         return sum(
             _count(self.attributes.get(attribute)) if attribute else 1
-            for _, _, attribute in (one.partition("*") for one in RESULTS.get(self.op, ("output",)))
+            for _, _, attribute in (result.partition("*") for result in RESULTS.get(self.op, ("output",)))
         )
 
     def __repr__(self) -> str:
@@ -284,8 +284,8 @@ def _inner(text: str, arguments: Iterable[str], nodes: Mapping[str, Any], where:
     if not re.fullmatch(r"\d{1,6}", index):
         raise FileError(f"{where} speaks of {text!r}, which is no result of a node")
     start = 0
-    for one in RESULTS.get(nodes[name].op, ()):
-        called, _, attribute = one.partition("*")
+    for declared in RESULTS.get(nodes[name].op, ()):
+        called, _, attribute = declared.partition("*")
         if called == result:
             break
         start += _count(nodes[name].attr.get(attribute)) if attribute else 1

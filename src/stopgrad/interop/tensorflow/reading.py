@@ -154,7 +154,9 @@ def _saved_model(folder: str) -> Source:
         raise MissingFileError(f"the folder {folder!r} is no SavedModel: it holds no {MODEL}")
     if not len(model.meta_graphs):
         raise FileError(f"{name}/{MODEL} holds no graph: it is truncated or damaged")
-    meta = next((one for one in model.meta_graphs if "serve" in one.meta_info_def.tags), model.meta_graphs[0])
+    meta = next(
+        (meta for meta in model.meta_graphs if "serve" in meta.meta_info_def.tags), model.meta_graphs[0]
+    )
     return Source(meta.graph_def, name, meta, Bundle.of(os.path.join(folder, "variables")))
 
 

@@ -186,7 +186,8 @@ class _Writing:
             placeholders = [sg.placeholder(x.dtype, x.shape) for x in op.inputs]
             settings = dict(zip(op.definition.attributes, op.values, strict=True))
             result = OTHERS[op.type](*placeholders, **settings)
-        self.names.update({new: self.names[old] for new, old in zip(placeholders, op.inputs, strict=True)})
+        operands = [self.names[x] for x in op.inputs]
+        self.names.update(zip(placeholders, operands, strict=True))
         self.write([result])
         return [self.names[result]]
 

@@ -115,19 +115,19 @@ class Posed:
         self._kept: list[tuple[Any, Any]] = []
         self.stops = Stops(holds)
         arguments = arguments_of(f, args, kwargs)
-        seen = Watch()
-        seen._recorder.meet = self._keep
+        watch = Watch()
+        watch._recorder.meet = self._keep
         self.tape = tf.GradientTape(persistent=True)
-        with self.stops.acting(), seen, self.tape:
+        with self.stops.acting(), watch, self.tape:
             self.tape.watch(list(arguments.values()))
             self.results = losses_in(what, call(f, *args, **kwargs))
-        self.sources = {**variables_of(seen._recorder), **arguments}
+        self.sources = {**variables_of(watch._recorder), **arguments}
         if not self.sources:
             raise ArgumentError(
                 f"{what}: the function reads no trainable variable and has no tensor of "
                 "floating-point numbers among its arguments"
             )
-        self.events: list[Event] = seen._recorder.events()
+        self.events: list[Event] = watch._recorder.events()
         self.restore()
 
     def again(self, stops: Stops, changed: Mapping[int, Any]) -> list[Any]:

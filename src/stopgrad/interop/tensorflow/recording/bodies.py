@@ -190,7 +190,7 @@ class Bodies:
         if not written:
             return inputs
         why = "a variable holds what is assigned to it, not what that was made of"
-        held = [
+        assigned = [
             self._make.stop(
                 self._operand(reading, op, write.inputs[1]),
                 "tf.Variable.assign",
@@ -201,7 +201,9 @@ class Bodies:
             if (write.inputs[1].op.name, write.inputs[1].value_index) in reading.outputs
         ]
         sizes = [_sizes(y) for y in op.outputs]
-        return self._make.operation(op.type, [*inputs, *held], sizes, passing.Answer(()), of_operation(op))
+        return self._make.operation(
+            op.type, [*inputs, *assigned], sizes, passing.Answer(()), of_operation(op)
+        )
 
     def _called(self, reading: Reading, op: Any, name: str, inputs: list[Output]) -> list[Output]:
         graph = internals.function_named(reading.graph, name)

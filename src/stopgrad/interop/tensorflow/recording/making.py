@@ -79,8 +79,8 @@ class Maker:
         for j, reason in answer.dead:
             wall = ((0, passing.NOT_DIFFERENTIABLE, reason),)
             dead = (call, (whole[j],), wall, (), "")
-            behind = Operation(self.graph, Foreign, (outputs[j],), dead, (types[j],), "", place)
-            outputs[j] = behind.outputs[0]
+            dead_end = Operation(self.graph, Foreign, (outputs[j],), dead, (types[j],), "", place)
+            outputs[j] = dead_end.outputs[0]
         return outputs
 
     def stop(self, x: Output, call: str, why: str, place: RawLocation | None) -> Output:

@@ -305,8 +305,8 @@ class Recorder:
         def observed(*gradients: Any) -> Any:
             input_gradients = backward(*gradients)
             is_list = isinstance(input_gradients, (list, tuple))
-            each = input_gradients if is_list else [input_gradients]
-            event.passes = [gradient is not None for gradient in each]
+            listed = input_gradients if is_list else [input_gradients]
+            event.passes = [gradient is not None for gradient in listed]
             return input_gradients
 
         return observed

@@ -109,13 +109,13 @@ def no_gradient(training: _Training, recorder: Recorder) -> Iterator[Problem]:
 def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: bool) -> Problem:
     """The finding about variables without gradient."""
     receive = "receives" if len(names) == 1 else "receive"
-    it = "it" if len(names) == 1 else "them"
+    pronoun = "it" if len(names) == 1 else "them"
     lines = [*cutting(flow, names), *sites("called", "differentiated here", point.asking.place)]
     evidence = {"calls": point.calls, "gradients": 0}
     if moves:
         return Problem(
             "moves-frozen",
-            f"no gradient arrives at {some(names, 3)}, and the optimizer moves {it} all the same",
+            f"no gradient arrives at {some(names, 3)}, and the optimizer moves {pronoun} all the same",
             lines,
             names,
             {**evidence, "moved": True},
@@ -134,7 +134,7 @@ def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: 
         )
     return Problem(
         "no-gradient",
-        f"{some(names, 3)} {receive} no gradient: all ways from the loss to {it} are cut",
+        f"{some(names, 3)} {receive} no gradient: all ways from the loss to {pronoun} are cut",
         lines,
         names,
         evidence,

@@ -169,8 +169,8 @@ def _axis_size(nodes: Nodes, inputs: list[str], attributes: dict[str, Any]) -> s
     kind = dtype_of_number(dtype)
     whole = nodes.add("Shape", inputs, T=kind, out_type=dtype_of_number(_INT64))
     ends = [nodes.constant(np.array([attributes[key]], np.int64)) for key in ("start", "end")]
-    one = nodes.constant(np.array([1], np.int64))
-    return nodes.add("StridedSlice", [whole, *ends, one], T=kind_of_sizes(), Index=kind_of_sizes())
+    step = nodes.constant(np.array([1], np.int64))
+    return nodes.add("StridedSlice", [whole, *ends, step], T=kind_of_sizes(), Index=kind_of_sizes())
 
 
 def _joined(nodes: Nodes, inputs: list[str], attributes: dict[str, Any]) -> str:
