@@ -108,16 +108,16 @@ def _expand(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) ->
 
 def _reduced(pair: Callable[..., Any]) -> Any:
     def fold(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
-        given = node.attribute("axes") if axes is None else axes.reshape(-1).tolist()
-        if x.ndim != 1 or (given and list(given) not in ([0], [-1])) or not len(x):
+        over = node.attribute("axes") if axes is None else axes.reshape(-1).tolist()
+        if x.ndim != 1 or (over and list(over) not in ([0], [-1])) or not len(x):
             raise Unknown
-        if not given and node.attribute("noop_with_empty_axes", 0):
+        if not over and node.attribute("noop_with_empty_axes", 0):
             return x
-        found = x[0]
+        total = x[0]
         for one in x[1:]:
-            found = pair(found, one)
+            total = pair(total, one)
         array = np.empty(1, object)
-        array[0] = found
+        array[0] = total
         return array if node.attribute("keepdims", 1) else array[0]
 
     return fold
@@ -136,9 +136,9 @@ def _scatter(
     axis = node.attribute("axis", 0)
     if x.ndim != 1 or axis not in (0, -1) or node.attribute("reduction", "none") != "none":
         raise Unknown
-    found = x.astype(object)
-    found[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
-    return found
+    scattered = x.astype(object)
+    scattered[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
+    return scattered
 
 
 def _scatter_nd(

@@ -315,10 +315,7 @@ class Recorder:
         """What results were made of beside what a custom gradient was given, as far as it has gradients."""
         entries = [self._values.get(identity_of(y)) for y in outputs]
         results = [entry[1] for entry in entries if entry is not None]
-        arguments = {
-            *event.inputs,
-            *[x for value in event.inputs for x in value.event.inputs if _is_variable(x)],
-        }
+        arguments = {alias for value in event.inputs for alias in _aliases(value)}
         closed = closed_over(results, arguments, lambda value: value.event.inputs)
         return [value for value in closed if has_gradients(value.event.results[value.number][0])]
 
@@ -453,8 +450,12 @@ class Recorder:
             self.departures[place] = Departure(entry[1], call, place, now())
 
 
-def _is_variable(value: Value) -> bool:
-    return value.event.kind is Kind.VARIABLE
+def _aliases(value: Value) -> list[Value]:
+    """What an argument is known as: also before a tape watched it, and the variable it was read from."""
+    aliases = [value]
+    while aliases[-1].event.call == "tape.watch":
+        aliases.append(aliases[-1].event.inputs[0])
+    return aliases + [x for x in aliases[-1].event.inputs if x.event.kind is Kind.VARIABLE]
 
 
 def name_of(variable: Any) -> str:
