@@ -112,11 +112,11 @@ class Posed:
         holds: bool = True,
     ) -> None:
         self._what, self._f, self._args, self._kwargs = what, f, args, kwargs
-        self._kept: list[tuple[Any, Any]] = []
+        self._initial: list[tuple[Any, Any]] = []
         self.stops = Stops(holds)
         arguments = arguments_of(f, args, kwargs)
         watch = Watch()
-        watch._recorder.meet = self._keep
+        watch._recorder.meet = self._note_value
         self.tape = tf.GradientTape(persistent=True)
         with self.stops.acting(), watch, self.tape:
             self.tape.watch(list(arguments.values()))
@@ -154,20 +154,20 @@ class Posed:
         finally:
             x.assign(before)
 
-    def _keep(self, variable: Any) -> None:
+    def _note_value(self, variable: Any) -> None:
         """Note the value of a variable, which the function may change."""
         if isinstance(variable, tf.Variable):
-            self._kept.append((variable, variable.numpy()))
+            self._initial.append((variable, variable.numpy()))
 
     def restore(self) -> None:
         """Give the variables that the function writes the values that were noted."""
-        for variable, value in self._kept:
+        for variable, value in self._initial:
             if not variable.trainable:
                 variable.assign(value)
 
     def restore_all(self) -> None:
         """Give all variables the values that were noted."""
-        for variable, value in self._kept:
+        for variable, value in self._initial:
             variable.assign(value)
 
 
