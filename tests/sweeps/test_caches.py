@@ -85,7 +85,7 @@ CHANGES = {
     "stopgrad.interop.tensorflow.recording.internals.NEEDS": "what is used of TensorFlow, each once",
     "stopgrad.interop.tensorflow.recording.internals.MISSING": "of these, what there is not",
     "stopgrad.interop.tensorflow.recording.names.spelled": "public names: names.NAMES",
-    "stopgrad.interop.tensorflow.recording.passing._KNOWN": "answers: passing.ANSWERS",
+    "stopgrad.interop.tensorflow.recording.passing._OF_GRAPHS": "answers: passing.ANSWERS",
     "stopgrad.interop.tensorflow.recording.passing._of_eager": "the same: passing.ANSWERS",
     "stopgrad.interop.tensorflow.recording.switches._PATCHED": "names of functions",
     "stopgrad.interop.tensorflow.watching.RECORDERS": "of the last 8 watches: no tensors",

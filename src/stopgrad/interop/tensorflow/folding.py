@@ -55,10 +55,12 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 def _strided(node: Call, x: Array, begin: Array, end: Array, strides: Array) -> Any:
     index: list[Any] = []
     for i, (first, last, step) in enumerate(zip(begin, end, map(int, strides), strict=True)):
-        no_first, no_last, dots, new, one = (bool(node.attribute(name, 0) >> i & 1) for name in _MASKS)
-        if dots or new:
-            index.append(Ellipsis if dots else None)
-        elif one:
+        no_first, no_last, is_ellipsis, is_new, is_single = (
+            bool(node.attribute(name, 0) >> i & 1) for name in _MASKS
+        )
+        if is_ellipsis or is_new:
+            index.append(Ellipsis if is_ellipsis else None)
+        elif is_single:
             index.append(int(first))
         else:
             index.append(slice(None if no_first else int(first), None if no_last else int(last), step))
@@ -71,8 +73,8 @@ def _padded(node: Call, x: Array, pairs: Array, value: Array | None = None) -> A
 
 
 def _slice(node: Call, x: Array, begin: Array, size: Array) -> Any:
-    at = [slice(int(b), None if s == -1 else int(b) + int(s)) for b, s in zip(begin, size, strict=True)]
-    return x[tuple(at)]
+    spans = [slice(int(b), None if s == -1 else int(b) + int(s)) for b, s in zip(begin, size, strict=True)]
+    return x[tuple(spans)]
 
 
 def _gather(node: Call, x: Array, indices: Array, axis: Array | None = None) -> Any:
@@ -102,11 +104,11 @@ def _reduced(pair: Callable[..., Any]) -> Any:
     def fold(node: Call, x: Array, axes: Array) -> Any:
         if x.ndim != 1 or not len(x) or axes.reshape(-1).tolist() not in ([0], [-1]):
             raise Unknown
-        found = x[0]
-        for one in x[1:]:
-            found = pair(found, one)
+        folded = x[0]
+        for size in x[1:]:
+            folded = pair(folded, size)
         array = np.empty(1, object)
-        array[0] = found
+        array[0] = folded
         return array if node.attribute("keep_dims", False) else array.reshape(())
 
     return fold
@@ -131,9 +133,9 @@ def _squeeze(node: Call, x: Array) -> Any:
 def _updated(node: Call, x: Array, indices: Array, updates: Array) -> Any:
     if x.ndim != 1:
         raise Unknown
-    found = x.astype(object)
-    found[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
-    return found
+    updated = x.astype(object)
+    updated[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
+    return updated
 
 
 FOLDS: dict[str, Any] = {

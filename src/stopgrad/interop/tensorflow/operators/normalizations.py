@@ -40,14 +40,14 @@ def batch_normalization(
     after: list[Any] = [mean_now, unbiased]
     share = float(node.attribute("exponential_avg_factor", 1.0))
     if share != 1.0:
-        old = (sg.stop_gradient(s, name="running") for s in (mean, variance))
-        after = [moved(before, now, 1.0 - share) for before, now in zip(old, after, strict=True)]
+        running = (sg.stop_gradient(s, name="running") for s in (mean, variance))
+        after = [moved(before, now, 1.0 - share) for before, now in zip(running, after, strict=True)]
     return _results(node, y, *after, mean_now, variance_now)
 
 
-def _results(node: Call, *found: Any) -> Any:
+def _results(node: Call, *results: Any) -> Any:
     """The results; those of version 3 have another one, which holds nothing."""
-    return (*found, sg.zeros([0], found[1].dtype)) if node.op_type in _SIX else found
+    return (*results, sg.zeros([0], results[1].dtype)) if node.op_type in _SIX else results
 
 
 _SIX = {"FusedBatchNormV3", "_FusedBatchNormEx"}
