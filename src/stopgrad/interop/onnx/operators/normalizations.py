@@ -88,6 +88,7 @@ def lp_normalization(node: Call, x: sg.Output) -> Any:
 
 def mean_variance_normalization(node: Call, x: sg.Output) -> Any:
     axes = tuple(axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or (0, 2, 3))
+    # The operator's body has E[x²] - E[x]², which loses digits and may be negative; so do its relatives here.
     mean, var = sg.moments(x, axes, keepdims=True)
     return sg.realdiv(sg.subtract(x, mean), sg.add(root(var, 2), brought(1e-9, x.dtype)))
 
