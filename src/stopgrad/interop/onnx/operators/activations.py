@@ -103,7 +103,7 @@ def _over_axes(function: Callable[..., Any]) -> Any:
 
 
 # Some of these have bodies in onnx, which are worse: exp overflows in that of Softplus, ∞/∞ stands in the
-# gradient of Softsign's, and those of Mish and Gelu compute halves in half precision, HardSwish's with 0.16666667.
+# gradient of Softsign's, those of Mish and Gelu compute halves in half precision, HardSwish's has 0.16666667.
 ACTIVATIONS: Table = {
     "Relu": relu,
     "LeakyRelu": leaky_relu,

@@ -1,6 +1,6 @@
 """Losses with labels: negative log likelihood and softmax cross entropy.
 
-Their bodies in onnx take an unknown reduction for a mean, and the gradient of the second's takes twice as long.
+Their bodies in onnx take an unknown reduction for a mean, and the second's gradient takes twice as long.
 """
 
 from __future__ import annotations
