@@ -286,6 +286,7 @@ CONSTANT = {
     "stopgrad.interop.onnx.reading._ATTRIBUTES",
     "stopgrad.interop.onnx.schemas._NAMES",
     "stopgrad.interop.onnx.folding.FOLDS",
+    "stopgrad.interop.shared.folding.COMMON",
     "stopgrad.interop.torch.recording.calls.FLAT_EDGES",
     "stopgrad.interop.torch.recording.calls._ACTS",
     "stopgrad.interop.torch.recording.calls._REASONS",
