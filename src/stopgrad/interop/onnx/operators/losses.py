@@ -51,10 +51,9 @@ def _reduced(
     each = each if shares is None else sg.multiply(each, shares)
     if reduction == "none":
         return each
-    if reduction == "mean" and shares is None:
-        return sg.reduce_mean(each)
-    total = sg.reduce_sum(each)
-    return total if reduction == "sum" else sg.realdiv(total, sg.reduce_sum(shares))
+    if reduction == "sum":
+        return sg.reduce_sum(each)
+    return sg.reduce_mean(each) if shares is None else sg.realdiv(sg.reduce_sum(each), sg.reduce_sum(shares))
 
 
 LOSSES: Table = {
