@@ -18,6 +18,7 @@ import numpy as np
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.jax.gradients import is_float
 from stopgrad.interop.jax.lines import place_of
+from stopgrad.interop.jax.steps import CALLS, RECOMPUTED
 from stopgrad.interop.shared.nans import (
     MOST,
     Array,
@@ -31,20 +32,8 @@ from stopgrad.interop.shared.nans import (
     least,
 )
 
-CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "custom_lin": "call_jaxpr",
-}
-"""The primitives that call a jaxpr with their operands, and which of their parameters it is."""
+_RULED = ("custom_jvp_call", "custom_vjp_call", "custom_lin")
+_ENTERED = CALLS | RECOMPUTED | dict.fromkeys(_RULED, "call_jaxpr")
 ELEMENTWISE = frozenset(
     [
         "abs",
@@ -123,7 +112,6 @@ MOVING = {
     "concatenate": None,
     "dynamic_slice": 1,
     "dynamic_update_slice": 2,
-    "expand_dims": 1,
     "gather": 1,
     "pad": 2,
     "reshape": 1,
@@ -288,8 +276,8 @@ class Stepping:
     ) -> list[Value]:
         name = eqn.primitive.name
         live = [v in live_vars and own for v in eqn.outvars]
-        if name in CALLS and CALLS[name] in eqn.params:
-            closed = eqn.params[CALLS[name]]
+        if name in _ENTERED and _ENTERED[name] in eqn.params:
+            closed = eqn.params[_ENTERED[name]]
             jaxpr, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
             if len(jaxpr.invars) == len(operands):
                 return self.run(jaxpr, consts, operands, place, live)

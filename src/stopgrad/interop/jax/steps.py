@@ -43,6 +43,18 @@ REFUSED = {
     "new_ref": "changes references; write it with jax.lax.scan",
 }
 """Primitives that cannot be imported, and the cure."""
+CALLS = {
+    "jit": "jaxpr",
+    "composite": "jaxpr",
+    "call": "call_jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",
+    "custom_vmap_call": "call",
+}
+"""Primitives that call a jaxpr with their operands, and which of their parameters it is."""
+RECOMPUTED = {"checkpoint": "jaxpr", "remat2": "jaxpr"}
+"""The same of those that compute it again for the gradient."""
 SILENT = {"debug_callback", "debug_print"}
 """Primitives that print, and compute nothing."""
 

@@ -71,10 +71,20 @@ def with_running(
 
 
 def layer_normalized(
-    x: sg.Output, axes: tuple[int, ...], weight: sg.Output | None, bias: sg.Output | None, eps: float
-) -> Any:
-    """:func:`sg.layer_norm`, computed in float32 for 16-bit numbers."""
-    return brought(affine(sg.layer_norm(wide(x), axis=axes, epsilon=eps), weight, bias), x.dtype)
+    x: sg.Output,
+    axes: tuple[int, ...],
+    weight: sg.Output | None,
+    bias: sg.Output | None,
+    eps: float,
+    with_statistics: bool = False,
+) -> tuple[Any, Any, Any]:
+    """:func:`sg.layer_norm`, the mean and one over the deviation; computed in float32 for 16-bit numbers.
+
+    The statistics are None unless they are asked for.
+    """
+    values = wide(x)
+    y = brought(affine(sg.layer_norm(values, axis=axes, epsilon=eps), weight, bias), x.dtype)
+    return y, *(statistics(values, axes, eps, True) if with_statistics else (None, None))
 
 
 def batch_normalized(
@@ -94,7 +104,14 @@ def batch_normalized(
     return y, *(reshape(s, [-1]) for s in (mean, var, rstd))
 
 
-def moved(old: sg.Output, new: sg.Output, momentum: float) -> Any:
-    """A running statistic after a step: momentum · old + (1 - momentum) · new."""
-    old_part = sg.multiply(old, brought(momentum, old.dtype))
-    return sg.add(old_part, sg.multiply(brought(new, old.dtype), brought(1.0 - momentum, old.dtype)))
+def unbiased(var: sg.Output, x: sg.Output, axis: int = 1) -> Any:
+    """The variance of each channel of a batch, x, as an estimate for all that it is drawn from."""
+    count = brought(product([size for i, size in enumerate(x.shape) if i != axis]), var.dtype, x)
+    one = brought(1, var.dtype)
+    return sg.multiply(var, sg.realdiv(count, sg.maximum(sg.subtract(count, one), one)))
+
+
+def moved(old: sg.Output, new: sg.Output, kept: float) -> Any:
+    """A running statistic after a step: kept · old + (1 - kept) · new."""
+    old_part = sg.multiply(old, brought(kept, old.dtype))
+    return sg.add(old_part, sg.multiply(brought(new, old.dtype), brought(1.0 - kept, old.dtype)))

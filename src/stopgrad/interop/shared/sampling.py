@@ -14,17 +14,23 @@ from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import along, bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
+Weights = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+"""Which old pixels make up each new one, and their weights: both [new, old ones]."""
+
+
+def near(u: sg.Output | np.ndarray[Any, Any], a: float) -> Any:
+    """Keys's cubic kernel at distances up to 1."""
+    return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
+
+
+def far(u: sg.Output | np.ndarray[Any, Any], a: float) -> Any:
+    """Keys's cubic kernel at distances from 1 to 2."""
+    return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
+
 
 def cubic_weights(t: sg.Output | np.ndarray[Any, Any], a: float = -0.75) -> list[Any]:
     """The weights of the four neighbours by Keys's cubic kernel; t is an array or an output."""
-
-    def near(u: sg.Output | np.ndarray[Any, Any]) -> Any:
-        return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
-
-    def far(u: sg.Output | np.ndarray[Any, Any]) -> Any:
-        return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
-
-    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+    return [far(t + 1.0, a), near(t, a), near(1.0 - t, a), far(2.0 - t, a)]
 
 
 FEW = 4
@@ -40,6 +46,8 @@ def weighted(x: sg.Output, axis: int, numbers: np.ndarray[Any, Any], weights: np
         numbers: which old elements make up each new one, [new, old ones].
         weights: of these.
     """
+    if weights.shape[1] == 1 and (weights == 1).all():
+        return sg.take(x, numbers[:, 0], axis)
     if weights.shape[1] <= FEW:
         shares = [brought(along(column, axis, x.ndim), x.dtype) for column in weights.T]
         return sg.add_n(

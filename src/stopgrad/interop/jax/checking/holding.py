@@ -16,17 +16,12 @@ import jax.extend.core as jex
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.interop.jax.lines import place_of
-from stopgrad.interop.jax.steps import SILENT, inner_jaxprs, needed, operands_of_scan
+from stopgrad.interop.jax.steps import CALLS, RECOMPUTED, SILENT, inner_jaxprs, needed, operands_of_scan
 
 STOP = "stop_gradient"
-RULED = {"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"}
+RULED = {"custom_jvp_call", "custom_vjp_call", "custom_lin"}
 """Primitives whose gradient is a rule, so that stops in their functions stop nothing."""
-CALLS = {
-    "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "jaxpr", "composite": "jaxpr", "core_call": "call_jaxpr",
-    "call": "call_jaxpr", "eval_jaxpr": "call_jaxpr", "custom_vmap_call": "call", "checkpoint": "jaxpr",
-    "remat": "jaxpr", "remat2": "jaxpr",
-}  # fmt: skip
-"""Primitives that call a jaxpr, and what they call it."""
+_ENTERED = CALLS | RECOMPUTED
 
 Holds = Callable[[Any, RawLocation | None], bool]
 """Whether an equation that stops, at a place, holds its value."""
@@ -81,8 +76,8 @@ def _equation(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation
     if not any(x.moves for x in inputs):
         values = _bound(eqn, [x.base for x in inputs])
         return [Pair(y, y) for y in values]
-    if name in CALLS:
-        return _run(*_parts(params[CALLS[name]]), inputs, holds, place)
+    if name in _ENTERED:
+        return _run(*_parts(params[_ENTERED[name]]), inputs, holds, place)
     if name in RULED or not _has_stops(eqn):
         return _both(eqn, inputs)
     if name == "scan":

@@ -25,6 +25,8 @@ from stopgrad.interop.jax.foreign import uses_of
 from stopgrad.interop.jax.lines import is_idiom, is_installed
 from stopgrad.interop.jax.steps import (
     ANY,
+    CALLS,
+    RECOMPUTED,
     NotOurs,
     Step,
     const,
@@ -61,16 +63,12 @@ def _stop_gradient(step: Step, x: Output) -> Any:
 # --------------------------------------------------------------------------------------------- calls
 
 
-def _call(parameter: str) -> Callable[..., Any]:
-    return lambda step, *inputs: step.run(step[parameter], *inputs)
+@rule(*CALLS, keys=True)
+def _call(step: Step, *inputs: Output) -> Any:
+    return step.run(step[CALLS[step.eqn.primitive.name]], *inputs)
 
 
-rule("jit", "pjit", "closed_call", "composite", keys=True)(_call("jaxpr"))
-rule("core_call", "call", "eval_jaxpr", keys=True)(_call("call_jaxpr"))
-rule("custom_vmap_call", keys=True)(_call("call"))
-
-
-@rule("checkpoint", "remat", "remat2", keys=True)
+@rule(*RECOMPUTED, keys=True)
 def _checkpoint(step: Step, *inputs: Output) -> Any:
     return _listed(sg.checkpoint(lambda *xs: step.run(step["jaxpr"], *xs))(*inputs))
 

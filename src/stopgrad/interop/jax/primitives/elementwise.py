@@ -68,7 +68,6 @@ plain(
         "complex": sg.complex,
         "add": sg.add,
         "add_any": sg.add,
-        "add_jaxvals": sg.add,
         "sub": sg.subtract,
         "mul": sg.multiply,
         "rem": sg.truncatemod,

@@ -290,13 +290,11 @@ def _on_truths(function: Callable[..., Any]) -> Callable[..., Any]:
     return scatter
 
 
-rule("scatter-add", "scatter_add")(_scattered(_on_truths(sg.scatter_add)))
-rule("scatter-mul", "scatter_mul")(_scattered(_on_truths(sg.scatter_multiply)))
-rule("scatter-min", "scatter_min")(_scattered(_on_truths(sg.scatter_min)))
-rule("scatter-max", "scatter_max")(_scattered(_on_truths(sg.scatter_max)))
-rule("scatter-sub", "scatter_sub")(
-    _scattered(lambda x, positions, parts: sg.scatter_add(x, positions, -parts, 0))
-)
+rule("scatter-add")(_scattered(_on_truths(sg.scatter_add)))
+rule("scatter-mul")(_scattered(_on_truths(sg.scatter_multiply)))
+rule("scatter-min")(_scattered(_on_truths(sg.scatter_min)))
+rule("scatter-max")(_scattered(_on_truths(sg.scatter_max)))
+rule("scatter-sub")(_scattered(lambda x, positions, parts: sg.scatter_add(x, positions, -parts, 0)))
 
 
 @rule("scatter")

@@ -44,7 +44,7 @@ def _reshape(step: Step, x: Output, *sizes: Output) -> Any:
     return sg.reshape(x, step["new_sizes"])
 
 
-@rule("squeeze", "expand_dims")
+@rule("squeeze")
 def _squeeze(step: Step, x: Output) -> Any:
     return sg.reshape(x, step.result.shape)
 
