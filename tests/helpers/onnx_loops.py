@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -56,3 +57,34 @@ def doubling(counted: bool = False) -> Any:
         [numpy_helper.from_array(np.asarray(a), k) for k, a in stored.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def inside(what: str) -> Any:
+    """The loop of :func:`doubling` in a branch of an ``If``, or in a loop that makes two steps."""
+    model = doubling()
+    info = helper.make_tensor_value_info
+    graph = onnx.GraphProto()
+    graph.CopyFrom(model.graph)
+    graph.node[0].output[0] = "inner"
+    del graph.node[1:], graph.input[:], graph.output[:], graph.initializer[:]
+    if what == "If":
+        graph.name = "then"
+        graph.output.append(info("inner", FLOAT, None))
+        other = helper.make_graph(
+            [helper.make_node("Neg", ["x"], ["neg"])], "else", [], [info("neg", FLOAT, None)]
+        )
+        node = helper.make_node("If", ["on"], ["y"], "branches", then_branch=graph, else_branch=other)
+        model.graph.input.append(info("on", BOOL, []))
+    else:
+        graph.name = "outer"
+        graph.node[0].input[2] = "state"
+        graph.node.insert(0, helper.make_node("Mul", ["begin", "small"], ["state"]))
+        graph.node.append(helper.make_node("Identity", ["going"], ["on"]))
+        graph.input.extend([info("j", INT64, []), info("going", BOOL, []), info("begin", FLOAT, ["n", 2])])
+        graph.output.extend([info("on", BOOL, []), info("inner", FLOAT, ["n", 2])])
+        node = helper.make_node("Loop", ["two", "t", "x"], ["y"], "outer", body=graph)
+        stored = {"two": np.array(2), "small": np.float32(0.125)}
+        model.graph.initializer.extend(numpy_helper.from_array(np.asarray(a), k) for k, a in stored.items())
+    del model.graph.node[:]
+    model.graph.node.append(node)
+    return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Array,
+    ArrayLike,
     DTypeError,
     EngineError,
     Flags,
@@ -44,14 +46,6 @@ class Ensure(Op):
 
     Constraints:
         (C1) The condition is a scalar boolean.
-
-    Examples:
-        >>> sg.ops.Ensure.function(np.array(True), "there is no end")
-        array(True)
-        >>> sg.ops.Ensure.function(np.array(False), "there is no end")
-        Traceback (most recent call last):
-        ...
-        stopgrad.errors.EngineError: Ensure: there is no end...
     """
 
     @staticmethod
@@ -62,7 +56,7 @@ class Ensure(Op):
 
     kinds = {"message": Kind.WORD}
     gradient: d.Gradient = d.not_differentiable("booleans have no derivative")
-    samples: d.Samples = [d.sample(True, message="it holds")]
+    samples: d.Samples = ()
     batch = _of_examples
 
     @staticmethod
@@ -77,11 +71,13 @@ class Ensure(Op):
 
     @staticmethod
     def onnx(xp: Namespace, condition: Any, message: str) -> Any:
-        """An element that there is not: the error of the runtime names the node, which has this name."""
+        """An element that there is not: of what is wrong the runtime's error has only the node's name."""
         number = xp.where(condition, np.int64(0), np.int64(1))
-        return xp.node("Gather", [np.array([True]), number], np.bool_, (), axis=0)
+        with xp.nodes.at("_".join(re.findall(r"\w+", message))):
+            made = xp.node("Gather", [np.array([1]), number], np.int64, (), axis=0)
+        return xp.cast(made, np.bool_)  # A node that has the operation's name instead of that.
 
 
-@d.builds(Ensure)
-def ensured(condition: Output, message: str, name: str | None = None) -> Any:
-    return d.apply(Ensure, (condition,), (message,), name)
+def ensured(condition: ArrayLike, message: str) -> Any:
+    """A condition, and an error with this message where it does not hold: see :class:`Ensure`."""
+    return d.apply(Ensure, (condition,), (message,))

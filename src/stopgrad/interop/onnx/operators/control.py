@@ -167,11 +167,10 @@ class _Loop:
         made = sg.while_loop(going, step, (zero, first, *states), maximum_iterations=limit)
         if limit is None or isinstance(self.count, int):
             return tuple(made[2:])
-        passed = f"passed its bound of {limit} iterations"
-        cure = f"the loop {self.node.name!r} has {passed}: raise maximum_iterations= (--max-iterations)"
-        # An operator of a file has no text for its errors but its name.
-        name = f"{passed}: raise maximum_iterations".replace(":", "_").replace(" ", "_")
-        ended = ensured(sg.logical_not(going(*made)), cure, name)
+        ended = ensured(
+            sg.logical_not(going(*made)),
+            f"loop {self.node.name!r} passed its bound of {limit} iterations: raise maximum_iterations",
+        )
         return tuple(_ended(x, ended) for x in made[2:])
 
     def _bound(self) -> Any:

@@ -143,8 +143,8 @@ def training(
             were not there, within their range, and a note says so; None: they end there. Weights that are
             stored as whole numbers stay so, and *lora* puts adapters beside them.
         maximum_iterations: the most steps of loops whose number of steps a computation decides, which thus
-            have gradients. The files hold it: where more steps are needed, the loss is NaN. What is exported
-            has no such bound.
+            have gradients. The files hold it: a step that needs more ends with an error of the runtime, which
+            names the loop. What is exported has no such bound.
         module: the ``torch.nn.Module`` that the file was exported from. Exporters drop ``detach()``: with the
             module, its gradient is compared with the file's, and what differs is refused by name. Parameters
             that the exporter merged are then held apart.
