@@ -182,6 +182,21 @@ def pools(domain: str) -> Any:
     return made
 
 
+def odd_channels(activation: str) -> Any:
+    """Convolutions of 20 and 21 channels, which no block divides, behind an activation."""
+    nodes = [
+        h.make_node("Conv", ["x", "k", "kb"], ["a"], "conv", pads=[1, 1, 1, 1]),
+        h.make_node(activation, ["a"], ["b"], "act"),
+        h.make_node("Conv", ["b", "l", "lb"], ["c"], "conv2", pads=[1, 1, 1, 1]),
+        h.make_node(activation, ["c"], ["d"], "act2"),
+        h.make_node("Conv", ["d", "m", "mb"], ["y"], "last"),
+    ]
+    sizes = {"k": (20, 3, 3, 3), "kb": 20, "l": (21, 20, 3, 3), "lb": 21, "m": (40, 21, 1, 1), "mb": 40}
+    made = model(nodes, weights(**sizes), (3, 6, 6))
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    return made
+
+
 class _Examples(CalibrationDataReader):
     """Inputs from which a quantiser takes its scales."""
 
@@ -217,7 +232,7 @@ def forms() -> Iterator[tuple[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "m.onnx"
-        for key, proto in {**MODELS, "images": images()}.items():
+        for key, proto in {**MODELS, "images": images(), "odd channels": odd_channels("Sigmoid")}.items():
             for level, word in ((EXTENDED, "extended"), (ALL, "all")):
                 optimized(proto, level, path)
                 yield f"{key} {word}", onnx.load(path)

@@ -15,7 +15,19 @@ ort = pytest.importorskip("onnxruntime")
 
 import onnx  # noqa: E402
 from onnx import helper as h  # noqa: E402
-from onnx_forms import ALL, BASIC, EXTENDED, FUSED, MODELS, images, model, optimized, pools, weights  # noqa: E402
+from onnx_forms import (  # noqa: E402
+    ALL,
+    BASIC,
+    EXTENDED,
+    FUSED,
+    MODELS,
+    images,
+    model,
+    odd_channels,
+    optimized,
+    pools,
+    weights,
+)
 
 import stopgrad.onnx as sgo  # noqa: E402
 from stopgrad.interop.onnx.operators import blocked  # noqa: E402
@@ -127,6 +139,35 @@ def test_layers_on_channels_in_blocks(tmp_path: Path) -> None:
     for dx in [one for name, one in gradients[1].items() if name not in ("x", "lb", "kb")]:
         laid = next(one for one in gradients[0].values() if near(one, dx))
         assert laid is not None  # The same numbers, in another order.
+
+
+@pytest.mark.parametrize("activation", ["Sigmoid", "HardSigmoid", "Tanh"])
+def test_what_fills_up_blocks_of_channels_is_not_trained(activation: str, tmp_path: Path) -> None:
+    proto, path = odd_channels(activation), tmp_path / "m.onnx"
+    session = optimized(proto, ALL, path)
+    if all(node.domain != "com.microsoft.nchwc" for node in onnx.load(path).graph.node):
+        pytest.skip("this processor has no such layout")
+    x = np.random.default_rng(3).normal(size=(1, 3, 6, 6)).astype(np.float32)
+    found: list[Any] = []
+    for source in (path, proto):
+        loaded = sgo.load(source)
+        y = loaded.outputs["y"]
+        with loaded.graph.as_default():
+            asked = sg.gradients(
+                sg.reduce_sum(sg.square(y)), [loaded.inputs["x"], *loaded.parameters.values()]
+            )
+        with sg.Session(loaded.graph, engine="numpy") as run:
+            found.append(run.run([y, *asked], {loaded.inputs["x"]: x}))
+        if source is path:
+            held = [loaded.values()[name] for name in loaded.parameters]
+    np.testing.assert_allclose(found[0][0], session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+    for one, other in zip(found[0][:2], found[1][:2], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())
+    filled = [gradient[value == 0] for value, gradient in zip(held, found[0][2:], strict=True)]
+    assert sum(one.size for one in filled) > 1000
+    assert not any(one.any() for one in filled)
+    for gradient in found[1][2:]:
+        assert any(near(one, gradient) for one in found[0][2:])
 
 
 def near(a: Any, b: Any) -> bool:
