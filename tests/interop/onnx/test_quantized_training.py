@@ -335,6 +335,90 @@ def test_adapters_beside_quantised_weights_have_the_gradient_of_the_arithmetic(
     np.testing.assert_allclose(gradients[1], 2 * (held @ a).T @ up, rtol=1e-4, atol=1e-5)
 
 
+def tied(form: str) -> Any:
+    """A model of language in small: a table of 6 tokens, whose rows are looked up, and a product with it."""
+    table = RNG.integers(-99, 99, size=(6, 4)).astype(np.int8)
+    nodes = [
+        h.make_node("Gather", ["table/d", "ids"], ["rows"], "lookup"),
+        h.make_node("MatMul", ["rows", "v/d"], ["hidden"], "hidden"),
+        h.make_node("Transpose", ["table/d"], ["turned"], "turned", perm=[1, 0]),
+        h.make_node("MatMul", ["hidden", "turned"], ["y"], "head"),
+    ]
+    if form == "lookup alone":
+        nodes = [nodes[0], h.make_node("Gemm", ["hidden", "v/d"], ["y"], "head")]
+        nodes.insert(1, h.make_node("ReduceSum", ["rows", "axis"], ["hidden"], keepdims=0))
+    for name in ("table", "v"):
+        nodes.insert(
+            0, h.make_node("DequantizeLinear", [name, f"{name}/s"], [f"{name}/d"], f"{name}/dequantize")
+        )
+    stored = {"table": table, "table/s": np.float32(0.01), "v/s": np.float32(0.02)}
+    stored |= {"v": RNG.integers(-99, 99, size=(4, 4)).astype(np.int8), "axis": np.array([1])}
+    made = model(nodes, stored, y=("n", None))
+    made.graph.input[0].CopyFrom(h.make_tensor_value_info("ids", T.INT64, ["n", 3]))
+    made.graph.output[0].CopyFrom(h.make_tensor_value_info("y", T.FLOAT, None))
+    return made
+
+
+@pytest.mark.parametrize("form", ["tied", "lookup alone"])
+def test_adapters_beside_a_quantised_table_whose_rows_are_looked_up(form: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    proto = tied(form)
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": tmp_path / "t"}
+    made = sgo.training(proto, lora={"weights": "*", "rank": 2, "alpha": 4}, **how)
+    trained = [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"]
+    assert {name.partition("/")[0] for name in trained} == {"table", "v"}
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    shapes = {x.name: x.shape for x in session.get_inputs() if x.name in trained}
+    feeds: dict[str, Any] = {n: RNG.normal(size=shape).astype(np.float32) for n, shape in shapes.items()}
+    ids = np.array([[0, 5, 2], [2, 2, 1]])
+    label = next(x.name for x in session.get_inputs() if x.name not in {*feeds, "ids"})
+    target = RNG.normal(size=(2, 3, 6) if form == "tied" else (2, 4)).astype(np.float32)
+    names = [x.name for x in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {**feeds, "ids": ids, label: target}), strict=True))
+    held = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
+    theirs = {n: torch.tensor(x.astype(float), requires_grad=True) for n, x in feeds.items()}
+
+    def whole(name: str) -> Any:
+        a, b = theirs[f"{name}/lora_a"], theirs[f"{name}/lora_b"]
+        added = 2 * (a @ b)
+        w = torch.tensor(held[name].astype(float) * float(held[f"{name}/s"]))
+        return w + (added.T if added.shape != w.shape else added)
+
+    rows = whole("table")[torch.tensor(ids)]
+    y = rows @ whole("v") @ whole("table").T if form == "tied" else rows.sum(1) @ whole("v")
+    loss = ((y - torch.tensor(target)) ** 2).mean()
+    loss.backward()
+    np.testing.assert_allclose(found.pop(names[0]), loss.item(), rtol=1e-4)
+    for name, one in theirs.items():
+        (gradient,) = [g for n, g in found.items() if name in n]
+        np.testing.assert_allclose(gradient, one.grad.numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_of_what_a_pattern_matches_that_gets_an_adapter_beside_which_one_fits() -> None:
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": None}
+    made = sgo.training(tied("tied"), lora={"weights": "*", "rank": 4}, **how)
+    assert len(made.manifest["state"]) >= 4
+    stored = {
+        "w": np.ones((4, 3), np.float32),
+        "small": np.ones((1, 3), np.float32),
+        "b": np.ones(3, np.float32),
+    }
+    nodes = [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("Add", ["a", "small"], ["c"])]
+    proto = model([*nodes, h.make_node("Add", ["c", "b"], ["y"])], stored)
+    made = sgo.training(proto, lora={"weights": "*", "rank": 2}, **how)
+    assert [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"] == [
+        "w/lora_a",
+        "w/lora_b",
+    ]
+    assert any("'small' has no adapter: the rank 2 is larger" in note for note in made.notes)
+    with pytest.raises(sg.ArgumentError, match="'small' cannot have an adapter: the rank 2 is larger"):
+        sgo.training(proto, lora={"weights": ["w", "small"], "rank": 2}, **how)
+    with pytest.raises(
+        sg.ArgumentError, match=r"lora: 's\*' matches no matrix that fits; 'small': the rank 2"
+    ):
+        sgo.training(proto, lora={"weights": "s*", "rank": 2}, **how)
+
+
 @pytest.mark.parametrize("form", ["tensor", "channel", "bits"])
 def test_what_is_shipped_has_the_adapters_in_its_weights(form: str, tmp_path: Path) -> None:
     proto, (spread, w), name = linear(form)
