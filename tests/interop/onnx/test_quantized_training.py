@@ -213,6 +213,101 @@ def test_operators_on_quantised_numbers_have_the_gradient_of_fake_quantisation(f
     assert np.abs(expected).max() > 1
 
 
+WINDOW = {"kernel_shape": [2, 2], "strides": [1, 1], "pads": [1, 0, 0, 1]}
+LAST = {"channels_last": 1}
+INTO, OUT_OF = {"perm": [0, 3, 1, 2]}, {"perm": [0, 2, 3, 1]}
+PAIRS: dict[str, tuple[list[Any], list[Any]]] = {
+    "QLinearAveragePool": (
+        [microsoft("QLinearAveragePool", ["xq", "xs", "xz", "ys", "yz"], ["yq"], **WINDOW)],
+        [h.make_node("AveragePool", ["xf"], ["yf"], **WINDOW)],
+    ),
+    "QLinearAveragePool, channels last": (
+        [microsoft("QLinearAveragePool", ["xq", "xs", "xz", "ys", "yz"], ["yq"], **WINDOW, **LAST)],
+        [
+            h.make_node("Transpose", ["xf"], ["xt"], **INTO),
+            h.make_node("AveragePool", ["xt"], ["yt"], **WINDOW),
+            h.make_node("Transpose", ["yt"], ["yf"], **OUT_OF),
+        ],
+    ),
+    "QLinearWhere": (
+        [
+            h.make_node("Greater", ["x", "half"], ["on"]),
+            microsoft("QLinearWhere", ["on", "xq", "xs", "xz", "xq", "ts", "xz", "ys", "yz"], ["yq"]),
+        ],
+        [
+            h.make_node("Greater", ["x", "half"], ["on"]),
+            h.make_node("Mul", ["xf", "more"], ["xm"]),
+            h.make_node("Where", ["on", "xf", "xm"], ["yf"]),
+        ],
+    ),
+    "NhwcMaxPool": (
+        [
+            microsoft("NhwcMaxPool", ["xq"], ["m"], **WINDOW),
+            microsoft("QLinearMul", ["m", "xs", "xz", "m", "xs", "xz", "ys", "yz"], ["yq"]),
+        ],
+        [
+            h.make_node("Transpose", ["xf"], ["xt"], **INTO),
+            h.make_node("MaxPool", ["xt"], ["yt"], **WINDOW),
+            h.make_node("Transpose", ["yt"], ["m"], **OUT_OF),
+            h.make_node("Mul", ["m", "m"], ["yf"]),
+        ],
+    ),
+    "QLinearConv, channels last": (
+        [microsoft("QLinearConv", ["xq", "xs", "xz", "k", "ws", "wz", "ys", "yz", "b"], ["yq"], **LAST)],
+        [
+            h.make_node("Transpose", ["xf"], ["xt"], **INTO),
+            h.make_node("Conv", ["xt", "kf", "bf"], ["yt"]),
+            h.make_node("Transpose", ["yt"], ["yf"], **OUT_OF),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", PAIRS)
+def test_operators_on_quantised_images_have_the_gradient_of_what_they_join(form: str) -> None:
+    x = np.random.default_rng(4).normal(size=(2, 4, 3, 3)).astype(np.float32)
+    stored = SCALES | {"half": np.float32(0.1), "ts": np.float32(0.03), "more": np.float32(2)}
+    k = np.random.default_rng(5).integers(-90, 90, size=(3, 3, 2, 2)).astype(np.int8)
+    stored |= {"k": k, "kf": (k * np.float32(0.02)).astype(np.float32)}
+    stored |= {"bf": (SCALES["b"] * np.float32(0.015 * 0.02)).astype(np.float32)}
+    apart = [
+        h.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xf"]),
+        *PAIRS[form][1],
+        h.make_node("QuantizeLinear", ["yf", "ys", "yz"], ["yq"]),
+    ]
+    found = []
+    for nodes in (PAIRS[form][0], apart):
+        proto = model([IN, *nodes, OUT], stored)
+        proto.graph.input[0].CopyFrom(h.make_tensor_value_info("x", T.FLOAT, list(x.shape)))
+        proto.graph.output[0].CopyFrom(h.make_tensor_value_info("y", T.FLOAT, None))
+        found.append(input_gradient(proto, x))
+        np.testing.assert_allclose(found[-1][0], runtime(proto, x), atol=0.051)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=0.051)
+    assert np.abs(found[0][1]).max() > 0.1
+
+
+def test_attention_on_quantised_numbers_has_the_gradient_of_attention_on_floats() -> None:
+    w = np.random.default_rng(6).integers(-90, 90, size=(4, 12)).astype(np.int8)
+    bias = np.linspace(-1, 1, 12).astype(np.float32)
+    stored = SCALES | {"w": w, "wf": (w * np.float32(0.02)).astype(np.float32), "bias": bias}
+    together = microsoft("QAttention", ["xq", "w", "bias", "xs", "ws", "", "xz", "wz"], ["y"], num_heads=2)
+    apart = [
+        h.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xf"]),
+        microsoft("Attention", ["xf", "wf", "bias"], ["y"], num_heads=2),
+    ]
+    x = np.random.default_rng(4).normal(size=(2, 3, 4)).astype(np.float32)
+    found = []
+    for nodes in ([together], apart):
+        proto = model([IN, *nodes], stored)
+        proto.graph.input[0].CopyFrom(h.make_tensor_value_info("x", T.FLOAT, list(x.shape)))
+        proto.graph.output[0].CopyFrom(h.make_tensor_value_info("y", T.FLOAT, None))
+        found.append(input_gradient(proto, x))
+    np.testing.assert_allclose(found[0][0], runtime(proto, x), rtol=1e-3, atol=1e-4)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * np.abs(other).max())
+
+
 def test_a_dynamic_product_of_the_runtime() -> None:
     nodes = [microsoft("DynamicQuantizeMatMul", ["x", "w", "ws", "wz", "bias"], ["y"])]
     proto = model(nodes, SCALES | {"bias": np.ones(3, np.float32)})
