@@ -125,7 +125,8 @@ def training(
         outputs: which outputs the loss reads, where the model has several.
         clip: the largest norm of all gradients together.
         lora: patterns of names of weights that get adapters, or a :class:`Lora`. All that *only* does not
-            name is then frozen.
+            name is then frozen. Of what a pattern matches, matrices beside which no adapter fits get none,
+            and a note says so.
         accumulate: over how many steps gradients are averaged before parameters are updated.
         schedule: of the learning rate, one of :mod:`stopgrad.optimizers` by name with options
             (``"cosine:..."``), or a function of the number of the step. Then no rate is fed.
