@@ -183,7 +183,8 @@ def _ended(x: sg.Output, ended: sg.Output) -> Any:
     """A result of a loop; where an engine cannot raise if the loop was broken off, NaN, also in gradients."""
     if not x.dtype.is_floating:
         return sg.where(ended, x, np.zeros((), x.dtype.numpy))
-    return sg.multiply(x, sg.where(ended, *(np.asarray(n, x.dtype.numpy) for n in (1, np.nan))))
+    one, broken = (np.asarray(number, x.dtype.numpy) for number in (1, np.nan))
+    return sg.multiply(x, sg.where(ended, one, broken))
 
 
 @knows(0, 1)

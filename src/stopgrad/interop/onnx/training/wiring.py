@@ -119,7 +119,9 @@ def _based(lora: Lora, bases: Mapping[str, Output], model: Model) -> tuple[list[
     found = [name for name in names if name not in reasons or name in lora.weights]
     if not found:
         shown = "; ".join([f"{name!r}: {reasons[name]}" for name in names[:3]])
-        raise ArgumentError(f"lora: {some([repr(one) for one in lora.weights], 3)} matches no matrix that fits; {shown}")
+        raise ArgumentError(
+            f"lora: {some([repr(one) for one in lora.weights], 3)} matches no matrix that fits; {shown}"
+        )
     left = [name for name in names if name not in found and bases[name].type.ndim == 2]
     return found, [f"lora: {name!r} has no adapter: {reasons[name]}" for name in left]
 
