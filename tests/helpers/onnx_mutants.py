@@ -48,7 +48,7 @@ LARGEST = 200_000
 def seeds() -> dict[str, bytes]:
     """Real models, kept on disk: the node tests of onnx, what it has, fused and quantised layers, forms."""
     base = os.environ.get("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
-    path = Path(base) / f"onnx-seeds-{onnx.__version__}-forms-2.zip"
+    path = Path(base) / f"onnx-seeds-{onnx.__version__}-forms.zip"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
