@@ -54,4 +54,5 @@ CASES: dict[tuple[str, str], Callable[[], Any]] = {
     ("While", "C2"): build("While", [SCALAR], body([SCALAR], [TRUTHS]), SAME, -1),
     ("While", "C3"): build("While", [SCALAR], HOLDS, body([SCALAR], [VECTOR]), -1),
     ("Checkpoint", "C1"): build("Checkpoint", [VECTOR], SAME, False),
+    ("Ensure", "C1"): build("Ensure", [TRUTHS], "it holds"),
 }

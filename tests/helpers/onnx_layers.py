@@ -514,8 +514,47 @@ def _contrib() -> dict[str, Layer]:
             rtol=1e-4,
         ),
     }
+    table |= _fused()
     made = {name: layer._replace(op=f"com.microsoft::{layer.op}") for name, layer in table.items()}
     return made | {"Simplified": Layer("SimplifiedLayerNormalization", [x, scale])}
+
+
+def _fused() -> dict[str, Layer]:
+    """Layers that optimisers write in place of several; those without a reference are not for processors."""
+    x, skip, bias, scale = floats(2, 3, 8), floats(2, 3, 8, seed=1), floats(8), floats(8, seed=3)
+    image, kernel = floats(2, 5, 4, 3), floats(6, 2, 2, 3)
+    table = floats(2, 3, 3, 8)
+    fused = {"activation": "LeakyRelu", "activation_alpha": 0.3}
+    return {
+        "FusedGemm": Layer(
+            "FusedGemm",
+            [floats(3, 4), floats(5, 4), floats(5)],
+            {"transB": 1, "alpha": 0.7, "beta": 1.3, **fused},
+            double=False,
+        ),
+        "TransposeMatMul": Layer(
+            "TransposeMatMul", [floats(2, 4, 3), floats(2, 4, 5)], {"transA": 1, "alpha": 0.4}
+        ),
+        "BiasAdd": Layer("BiasAdd", [x, bias, skip], reference=""),
+        "GemmFastGelu": Layer("GemmFastGelu", [x, floats(8, 5), floats(5)], reference=""),
+        "FusedMatMulActivation": Layer(
+            "FusedMatMulActivation", [x, skip], {"transB": 1, "alpha": 0.3, **fused}, reference=""
+        ),
+        "NhwcConv": Layer(
+            "NhwcConv", [image, kernel, floats(6)], {"pads": [1, 0, 0, 1], "strides": [2, 1]}, reference=""
+        ),
+        "SkipGroupNorm": Layer(
+            "SkipGroupNorm",
+            [table, scale, bias, floats(2, 8), floats(8, seed=5)],
+            {"groups": 2, "activation": 1, "channels_last": 1},
+            outputs=2,
+            reference="",
+        ),
+        "LayerNormalization": Layer("LayerNormalization", [x, scale, bias], outputs=3, reference=""),
+        "SimplifiedLayerNormalization": Layer(
+            "SimplifiedLayerNormalization", [x, scale], outputs=2, reference=""
+        ),
+    }
 
 
 def _microsoft_quantized() -> dict[str, Layer]:
@@ -577,6 +616,34 @@ def _microsoft_quantized() -> dict[str, Layer]:
         ),
         "QEmbedLayerNormalization": Layer(
             "QEmbedLayerNormalization", [*words, *tables, mask, *spread, *points], outputs=2, rtol=1e-4
+        ),
+    }
+    rows_of, added = ints(5, 4, high=99, low=-99, kind=small), ints(5, high=99, kind=np.int32)
+    spreads = [floats(5, low=0.01, high=0.1), ints(5, high=5, kind=small), floats(5, seed=1)]
+    table |= {
+        "QuantizeLinear": Layer(
+            "QuantizeLinear", [floats(3, 4, low=-30, high=30), np.array(0.37), np.array(117, byte)]
+        ),
+        "DequantizeLinear": Layer("DequantizeLinear", [y, *two]),
+        "QGemm": Layer(
+            "QGemm",
+            [ints(3, 4, high=255, kind=byte), *one, rows_of, np.array(0.01), zero, added, *two],
+            {"transB": 1, "alpha": 0.5},
+            known=range(1, 9),
+        ),
+        "QLinearAdd": Layer("QLinearAdd", [x, *one, y, *two, *two]),
+        "QLinearMul": Layer("QLinearMul", [x, *one, y, *two, *two]),
+        "QLinearSigmoid": Layer(
+            "QLinearSigmoid", [x, *one, np.array(1 / 256), np.array(0, byte)], known=range(1, 5)
+        ),
+        "QLinearLeakyRelu": Layer("QLinearLeakyRelu", [x, *one, *two], {"alpha": 0.2}, known=range(1, 5)),
+        "QLinearConcat": Layer(
+            "QLinearConcat", [*two, x, *one, y, *two], {"axis": 1}, known=(0, 1, 3, 4, 6, 7)
+        ),
+        "DynamicQuantizeMatMul": Layer(
+            "DynamicQuantizeMatMul",
+            [floats(3, 4), rows_of.T.copy(), *spreads],
+            rtol=1e-4,
         ),
     }
     return {

@@ -1,9 +1,9 @@
 """Mutants of ONNX files, made from a seed, and what must hold of any of them when it is loaded.
 
 As a command, a fuzzer in a process of its own, with a bound on its memory:
-``python tests/helpers/onnx_mutants.py SEED SECONDS FOLDER [WORD]`` prints a report, as JSON, and leaves what
-broke in the folder; with a word, of the seeds whose names have it, such as ``layer`` for the fused and
-quantised ones.
+``python tests/helpers/onnx_mutants.py SEED SECONDS FOLDER [WORDS]`` prints a report, as JSON, and leaves what
+broke in the folder; with words, such as ``layer,form``, of the seeds whose names have one of them: layers are
+the fused and quantised ones, forms whole models that optimisers and quantisers have written.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ import numpy as np
 import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from onnx.backend.test.loader import load_model_tests
+from onnx_forms import forms
 from onnx_layers import LAYERS, model_of
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
+from stopgrad.interop.onnx.operators import OPERATORS as TRANSLATED
 
 SECONDS = 5.0
 """Of the processor, for one file."""
@@ -44,9 +46,9 @@ LARGEST = 200_000
 
 
 def seeds() -> dict[str, bytes]:
-    """Real models, kept on disk: the node tests of onnx, what it has, and fused and quantised layers."""
+    """Real models, kept on disk: the node tests of onnx, what it has, fused and quantised layers, forms."""
     base = os.environ.get("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
-    path = Path(base) / f"onnx-seeds-{onnx.__version__}-layers.zip"
+    path = Path(base) / f"onnx-seeds-{onnx.__version__}-forms.zip"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
@@ -70,6 +72,8 @@ def _gathered() -> Iterator[tuple[str, bytes]]:
     for name, layer in LAYERS.items():
         if name.startswith(("contrib", "microsoft", "quantized")):
             yield f"layer {name}", model_of(layer, np.float32).SerializeToString()
+    for name, form in forms():
+        yield f"form {name}", form.SerializeToString()
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     for path in sorted(data.rglob("*.onnx")):
         if path.stat().st_size <= LARGEST:
@@ -122,7 +126,10 @@ WORDS = (
     "é" * 9,
     "a" * 5000,
 )
-OPERATORS = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
+OPERATORS = sorted(
+    {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    | {name.rpartition("::")[2] for name in TRANSLATED}
+)
 CPP = FieldDescriptor
 
 
@@ -300,12 +307,22 @@ ASKED = {"quantized": "straight-through", "maximum_iterations": 3}
 """What one may ask for: gradients through rounding, and through loops that a condition ends."""
 
 
-def outcome(source: Any, nodes: int = 0, **asked: Any) -> tuple[str, str]:
-    """How loading ends: ``("loaded", "")``, ``("refused", kind)``, or ``("broken", what is wrong)``."""
+def outcome(source: Any, nodes: int = 0, *, train: bool = False, **asked: Any) -> tuple[str, str]:
+    """How loading ends: ``("loaded", "")``, ``("refused", kind)``, or ``("broken", what is wrong)``.
+
+    Args:
+        source: what is loaded; if it can be, its gradients are built as well.
+        nodes: how many there are; each has a little time.
+        train: whether the graphs of a training are made of it instead.
+        asked: of the loader.
+    """
     try:
         with bounded(nodes), warnings.catch_warnings():
             warnings.simplefilter("error")
-            sgo.load(source, **asked)
+            if train:
+                sgo.training(source, loss="mse", optimizer="sgd", folder=None, **asked)
+            else:
+                differentiate(sgo.load(source, **asked))
     except sg.InternalError as error:
         return "broken", f"{type(error).__name__}: {error}"
     except sg.StopgradError as error:
@@ -317,9 +334,25 @@ def outcome(source: Any, nodes: int = 0, **asked: Any) -> tuple[str, str]:
     return "loaded", ""
 
 
-def main(seed: int, seconds: float, folder: Path, word: str = "") -> None:
-    """Load mutants for some time, of seeds whose names have a word; every other one with what one may ask."""
-    models = [content for name, content in seeds().items() if word in name]
+def differentiate(model: Any) -> None:
+    """Build the gradients of what a model computes, by what it has of floats, if there are any."""
+    ys = [y for y in model.outputs.values() if isinstance(y, sg.Output) and y.dtype.is_floating]
+    xs = [
+        x
+        for x in [*model.inputs.values(), *model.parameters.values()]
+        if isinstance(x, sg.Output) and x.dtype.is_floating
+    ]
+    if ys and xs:
+        with suppress(sg.GradientError), model.graph.as_default():
+            sg.gradients(ys, xs)
+
+
+def main(seed: int, seconds: float, folder: Path, words: str = "") -> None:
+    """Load mutants for some time, of seeds whose names have a word; every other one with what one may ask.
+
+    Of every eighth one, the graphs of a training are made.
+    """
+    models = [content for name, content in seeds().items() if any(word in name for word in words.split(","))]
     random.Random(seed).shuffle(models)
     until = time.process_time() + min(10.0, seconds / 4)
     # Mutants of what loads get further. What is imported late is not their doing.
@@ -337,7 +370,7 @@ def main(seed: int, seconds: float, folder: Path, word: str = "") -> None:
         content = mutant(random.Random(f"{seed} {n}"), models)
         current.write_bytes(content)
         began = time.process_time()
-        how, what = outcome(content, **(ASKED if n % 2 else {}))
+        how, what = outcome(content, train=n % 8 == 7, **(ASKED if n % 2 else {}))
         slowest = max(slowest, time.process_time() - began)
         found[how] += 1
         if how == "refused":

@@ -68,6 +68,7 @@ ELSEWHERE = {
     "Cast": "test_all_dtypes_casts.py",
     "Const": "it is fed nothing; every other test has constants",
     "DebugCallback": "it hands its operands to a function, in tests/ops/test_effects.py",
+    "Ensure": "a boolean that holds or raises, in tests/interop/onnx/test_loops.py",
     "NextAfter": "test_all_dtypes_edges.py",
     "Range": "test_all_dtypes_edges.py",
     "SearchSorted": "test_arrays.py: its sequences are sorted",

@@ -407,6 +407,7 @@ INNER = {name for name in REGISTRY if name.endswith("Grad") or "Backprop" in nam
     "BetaMoment",
     "ImplicitLogGamma",
     "LogGammaMoment",
+    "Ensure",
     "Foreign",
     "ForeignStop",
     "Named",

@@ -300,6 +300,7 @@ def test_gates_hand_their_operand_on(name: str) -> None:
 
 _BODIES = "a sample would hold a traced function; tests of its own run it"
 NOT_SAMPLED = dict.fromkeys(("CustomGradient", "Case", "Scan", "While", "Checkpoint"), _BODIES)
+NOT_SAMPLED["Ensure"] = "half of all samples would raise; tests/interop/onnx/test_loops.py runs it"
 NOT_SAMPLED["Foreign"] = "it is another framework's to compute"
 NOT_SAMPLED["DebugCallback"] = "a sample would hold a function of Python; tests of its own run it"
 

@@ -73,7 +73,10 @@ from stopgrad.ops.shapes.reshape import *
 from stopgrad.ops.special.bessel import *
 from stopgrad.ops.special.gamma import *
 from stopgrad.ops.special.incomplete import *
-from stopgrad.ops.structural import foreign as _foreign  # noqa: F401 - defines operations without public functions
+from stopgrad.ops.structural import (  # noqa: F401 - defines operations without public functions
+    checks as _checks,
+    foreign as _foreign,
+)
 from stopgrad.ops.structural.effects import *
 from stopgrad.ops.structural.groups import *
 from stopgrad.ops.structural.sharding import *

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from stopgrad.graph.public import guarded, reads_arguments
 from stopgrad.ops.elementwise.arithmetic import AddV2, Mul
 from stopgrad.ops.elementwise.convert import Cast, cast
 from stopgrad.ops.gates.stopping import StopGradient
+from stopgrad.ops.indexing.gather import GatherV2
 from stopgrad.ops.linalg.contractions import MatMul, matmul
 from stopgrad.ops.linalg.matrices import matrix_transpose
 from stopgrad.ops.random.draws import random_uniform
@@ -77,13 +78,15 @@ def add_lora(
 
     A is random and B zero, so that nothing changes at first. Gradients reach A and B; those of W are stopped.
     All uses of a weight share its adapter. A is on the side of the inputs, B on that of the results: if
-    products use a weight transposed, ``A @ B`` is added to the transpose.
+    products use a weight transposed, ``A @ B`` is added to the transpose. Rows of a weight that
+    :func:`gather` looks up, as of a table of embeddings, get the same rows of the adapter's product.
 
     Args:
         outputs: an output, or a nested structure of outputs of one graph.
-        weights: parameters with two axes that matrix products use, directly or after transpositions and
-            casts; or patterns of the names of such parameters, such as ``"encoder/*"``. Also matrices that
-            are computed from constants alone, such as quantised weights; these are frozen, too.
+        weights: parameters with two axes that matrix products use or whose rows are looked up, directly or
+            after transpositions and casts; or patterns of the names of such parameters that products use,
+            such as ``"encoder/*"``. Also matrices that are computed from constants alone, such as quantised
+            weights; these are frozen, too.
         rank: the number of columns of A and rows of B.
         alpha: the adapter's product is scaled by alpha / rank.
         key: a seed, or a key, from which A is drawn.
@@ -95,7 +98,7 @@ def add_lora(
     Raises:
         ArgumentError: a pattern matches nothing, or rank and alpha are no positive numbers.
         GraphError: a weight is neither a parameter nor computed from constants, or other operations than
-            matrix products use it.
+            matrix products and lookups use it.
         DTypeError: a weight is not floating-point.
 
     References:
@@ -217,10 +220,10 @@ def _multiplied(wanted: Sequence[Output]) -> list[Output]:
 
 
 class _Use(NamedTuple):
-    """A matrix product of which a weight is an operand.
+    """A matrix product of which a weight is an operand, or a lookup of its rows, which is one as well.
 
     Attributes:
-        operand: 0 or 1.
+        operand: 0 or 1; of a lookup 1, as indices stand for rows with a single 1.
         turned: whether the operand is the weight's transpose.
     """
 
@@ -255,38 +258,69 @@ _RESHAPING = frozenset((BroadcastTo, Reshape))
 
 
 def _uses(weights: Sequence[Output], wanted: Sequence[Output]) -> dict[Output, dict[Operation, _Use]]:
-    """For each weight all the matrix products that use it.
+    """For each weight all the matrix products that use it, and the lookups of its rows.
 
     Raises:
         GraphError: another operation uses one, or none does.
     """
+    uses, reasons = _examined(weights, wanted)
+    for reason in reasons.values():
+        raise GraphError(f"add_lora: {reason}")
+    return uses
+
+
+def unfit(weights: Sequence[Output], wanted: Sequence[Output]) -> dict[Output, str]:
+    """Those of some matrices beside which no adapter can stand, each with the reason."""
+    return _examined(weights, wanted)[1]
+
+
+def _examined(
+    weights: Sequence[Output], wanted: Sequence[Output]
+) -> tuple[dict[Output, dict[Operation, _Use]], dict[Output, str]]:
+    """For each weight its uses; and for some a reason why they can have no adapter."""
     turned = {w: (w, False) for w in weights}
     uses: dict[Output, dict[Operation, _Use]] = {w: {} for w in weights}
+    reasons: dict[Output, str] = {}
     for op in needed(wanted, {}):
         operands = [(i, *turned[x]) for i, x in enumerate(op.inputs) if x in turned]
         if len(operands) > 1 and op.definition is MatMul:
-            raise GraphError(
-                f"add_lora: both operands of {describe(op)} are weights that were chosen, "
-                f"{operands[0][1].op.name!r} and {operands[1][1].op.name!r}; leave one out"
+            one, other = (w for _, w, _ in operands)
+            reasons.setdefault(
+                other,
+                f"both operands of {describe(op)} are weights that were chosen, {one.op.name!r} and "
+                f"{other.op.name!r}; leave one out",
             )
+            del operands[1:]
         for i, w, is_turned in operands:
             turns = _turns(op, i)
             if op.definition is MatMul:
                 uses[w][op] = _Use(i, is_turned != bool(op.values[i]))
+            elif _looks_up(op, i):
+                uses[w][op] = _Use(1, is_turned)
             elif turns is not None:
                 turned[op.outputs[0]] = w, is_turned != turns
             else:
-                raise GraphError(
-                    f"add_lora: {describe(op)} uses the weight {describe(w)}, and an adapter is for matrix "
-                    "products alone; leave this weight out"
+                reasons.setdefault(
+                    w,
+                    f"{describe(op)} uses the weight {describe(w)}, and an adapter is for matrix products "
+                    "and lookups of rows alone; leave this weight out",
                 )
     for y in wanted:
         if y in turned:
-            raise GraphError(f"add_lora: the weight {describe(turned[y][0])} is itself an output, {y.name}")
+            w = turned[y][0]
+            reasons.setdefault(w, f"the weight {describe(w)} is itself an output, {y.name}")
     for w, products in uses.items():
         if not products:
-            raise GraphError(f"add_lora: the outputs do not need the weight {describe(w)}; leave it out")
-    return uses
+            reasons.setdefault(w, f"the outputs do not need the weight {describe(w)}; leave it out")
+    return uses, reasons
+
+
+def _looks_up(op: Operation, i: int) -> bool:
+    """Whether an operation looks up rows of its operand, a matrix."""
+    if op.definition is not GatherV2 or i != 0:
+        return False
+    table, places = op.inputs
+    return not op.axis and not op.batch_dims and table.type.ndim == 2 and places.type.ndim > 0
 
 
 # ------------------------------------------------------------------------------------------------ writing
@@ -343,7 +377,8 @@ class _Writing:
             adapter = self._adapter(copying, op, inputs, values)
             return copying.add(StopGradient, (adapter.weight,), (), op, _below(op))
         if op in self._places:
-            return self._product(copying, op, inputs, values)
+            write = self._product if op.definition is MatMul else self._rows
+            return write(copying, op, inputs, values)
         return None
 
     def _adapter(
@@ -351,7 +386,8 @@ class _Writing:
     ) -> _Adapter:
         old = op.outputs[0]
         (weight,) = copying.add(op.definition, inputs, values, op)
-        reads = next(iter(self._uses[old].values())).reads
+        products = {op: use for op, use in self._uses[old].items() if op.definition is MatMul}
+        reads = next(iter((products or self._uses[old]).values())).reads
         dtype = self._dtype or weight.dtype
         shape = [int(size) for size in old.shape]
         columns = np.zeros((self._rank, shape[1 - reads]), dtype.numpy)
@@ -377,15 +413,7 @@ class _Writing:
         adapter, use = self.adapters[old], self._uses[old][op]
         first, second = adapter.factors(use.turned)
         other = inputs[1 - use.operand]
-
-        def add(
-            definition: type[Op], operands: tuple[Output, ...], attributes: tuple[Any, ...] = ()
-        ) -> Output:
-            return copying.add(definition, operands, attributes, op, _below(op))[0]
-
-        def of(factor: Output) -> Output:
-            return factor if factor.dtype is other.dtype else add(Cast, (factor,), (other.dtype,))
-
+        add, of = _adding(copying, op, other.dtype)
         scale = add(Const, (), (Literal(np.asarray(self._scale, other.dtype.numpy)),))
         whole = add(MatMul, inputs, values)
         if use.operand:
@@ -395,6 +423,35 @@ class _Writing:
             inner = add(MatMul, (of(second[0]), other), (second[1], values[1]))
             low = add(MatMul, (of(first[0]), add(Mul, (inner, scale))), (first[1], False))
         return copying.add(AddV2, (whole, low), (), op)
+
+    def _rows(
+        self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output]:
+        """Rows of a weight, plus the same rows of its adapter's product."""
+        old = self._places[op]
+        (first, turns), second = self.adapters[old].factors(self._uses[old][op].turned)
+        table, places = inputs
+        add, of = _adding(copying, op, table.dtype)
+        scale = add(Const, (), (Literal(np.asarray(self._scale, table.dtype.numpy)),))
+        rows = add(
+            GatherV2, (add(Transpose, (of(first),), ((1, 0),)) if turns else of(first), places), values
+        )
+        low = add(MatMul, (add(Mul, (rows, scale)), of(second[0])), (False, second[1]))
+        return copying.add(AddV2, (add(GatherV2, inputs, values), low), (), op)
+
+
+def _adding(
+    copying: Copying, op: Operation, dtype: DType
+) -> tuple[Callable[..., Output], Callable[[Output], Output]]:
+    """What adds operations below one, and what casts a factor to a dtype there."""
+
+    def add(definition: type[Op], operands: tuple[Output, ...], attributes: tuple[Any, ...] = ()) -> Output:
+        return copying.add(definition, operands, attributes, op, _below(op))[0]
+
+    def of(factor: Output) -> Output:
+        return factor if factor.dtype is dtype else add(Cast, (factor,), (dtype,))
+
+    return add, of
 
 
 def _parameter(copying: Copying, weight: Operation, name: str, value: NumpyArray) -> Output:

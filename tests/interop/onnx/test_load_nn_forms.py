@@ -225,6 +225,64 @@ def test_bias_split_gelu_and_group_norm() -> None:
     )
 
 
+def _leaky(x: Any) -> Any:
+    return np.where(x > 0, x, 0.3 * x)
+
+
+def _normal(x: Any, axes: Any, epsilon: float = 1e-5) -> Any:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
+
+
+def _fast_gelu(x: Any) -> Any:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _nhwc_convolved(x: Any, w: Any, b: Any) -> Any:
+    x = np.pad(x, [(0, 0), (1, 0), (0, 1), (0, 0)])  # pads are the begins of both axes, then their ends.
+    rows, columns = (x.shape[1] - 2) // 2 + 1, x.shape[2] - 1
+    y = np.zeros((2, rows, columns, 6))
+    for i, j in np.ndindex(rows, columns):
+        y[:, i, j] = np.tensordot(x[:, 2 * i : 2 * i + 2, j : j + 2], w, ([1, 2, 3], [1, 2, 3])) + b
+    return y
+
+
+def _skip_group_norm(x: Any, scale: Any, shift: Any, skip: Any, bias: Any) -> Any:
+    total = x + skip[:, None, None] + bias
+    y = _normal(total.reshape(2, 9, 2, 4), (1, 3)).reshape(x.shape) * scale + shift
+    return y / (1 + np.exp(-y)), total
+
+
+def _layer_norm(x: Any, scale: Any, bias: Any) -> Any:
+    spread = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    return _normal(x, -1) * scale + bias, x.mean(-1, keepdims=True), 1 / spread
+
+
+def _rms_norm(x: Any, scale: Any) -> Any:
+    root = np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+    return x / root * scale, 1 / root
+
+
+BY_SCHEMA: dict[str, Any] = {
+    "BiasAdd": lambda x, bias, skip: x + bias + skip,
+    "GemmFastGelu": lambda x, w, bias: _fast_gelu(x @ w + bias),
+    "FusedMatMulActivation": lambda a, b: _leaky(0.3 * a @ b.swapaxes(-1, -2)),
+    "NhwcConv": _nhwc_convolved,
+    "SkipGroupNorm": _skip_group_norm,
+    "LayerNormalization": _layer_norm,
+    "SimplifiedLayerNormalization": _rms_norm,
+}
+
+
+@pytest.mark.parametrize("name", BY_SCHEMA)
+def test_fused_layers_without_a_kernel_compute_what_their_schema_says(name: str) -> None:
+    layer = LAYERS[f"contrib-{name}"]
+    values = fed(layer, np.float64)
+    wanted = BY_SCHEMA[name](*values.values())
+    found = _listed(sgo.load(model_of(layer, np.float64))(**values))
+    for y, expected in zip(found, wanted if isinstance(wanted, tuple) else [wanted], strict=True):
+        np.testing.assert_allclose(y, expected, 1e-6, 1e-9)
+
+
 def test_local_response_of_an_even_size_looks_one_channel_further_ahead() -> None:
     layer = LAYERS["normalizations-LRNEven"]
     x = fed(layer, np.float64)["x0"]

@@ -12,11 +12,11 @@ import stopgrad as sg
 
 pytest.importorskip("onnx")
 
-from onnx import TensorProto, helper, numpy_helper
+import onnx
+from onnx_loops import doubling, inside, looped
 
 import stopgrad.onnx as sgo
 
-FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 GRU = Path(__file__).parent / "exported" / "keras_gru"
 
 
@@ -36,30 +36,6 @@ def test_a_gru_of_keras_is_differentiated_as_tensorflow_does() -> None:
     assert len(compared) == 4
     for g in compared:
         np.testing.assert_allclose(g, wanted[g.shape], rtol=1e-5, atol=1e-6)
-
-
-def looped(count: str = "", condition: tuple[str, str, str] | None = None) -> Any:
-    """A model that multiplies x by w as often as a count and a condition after each step allow."""
-    op_type, *compared = condition or ("Identity", "go")
-    nodes = [
-        helper.make_node("Mul", ["s", "w"], ["s/new"]),
-        helper.make_node("Add", ["k", "one"], ["k/new"]),
-        helper.make_node(op_type, compared, ["go/new"]),
-    ]
-    number, state = ([], INT64), ([2], FLOAT)
-    given = {"i": number, "go": ([], BOOL), "s": state, "k": number}
-    made = {"go/new": ([], BOOL), "s/new": state, "k/new": number}
-    infos = [
-        [helper.make_tensor_value_info(name, kind, shape) for name, (shape, kind) in one.items()]
-        for one in (given, made, {"x": state, "n": number}, {"y": state})
-    ]
-    body = helper.make_graph(nodes, "body", infos[0], infos[1])
-    loop = helper.make_node("Loop", [count, "", "x", "zero"], ["y", "steps"], "loop", body=body)
-    numbers = {"zero": 0, "one": 1, "five": 5}
-    stored = [numpy_helper.from_array(np.array(value), name) for name, value in numbers.items()]
-    stored.append(numpy_helper.from_array(np.float32([2, 3]), "w"))
-    graph = helper.make_graph([loop], "model", infos[2], infos[3], stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def run(source: Any, **how: Any) -> tuple[Any, Any]:
@@ -112,30 +88,6 @@ def test_a_loop_of_an_unknown_count_has_values() -> None:
 # ------------------------------------------------------------------------- loops that a computation ends
 
 
-def doubling(counted: bool = False) -> Any:
-    """s = s W until its largest element reaches a limit; or at most as often as an input says."""
-    info = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["s", "W"], ["s2"]),
-            helper.make_node("ReduceMax", ["s2"], ["m"], keepdims=0),
-            helper.make_node("Less", ["m", "lim"], ["c2"]),
-        ],
-        "b",
-        [info("i", INT64, []), info("c", BOOL, []), info("s", FLOAT, ["n", 2])],
-        [info("c2", BOOL, []), info("s2", FLOAT, ["n", 2])],
-    )
-    stored = {"W": np.array([[1.1, 0.7], [0.8, 0.9]], np.float32), "lim": np.float32(9), "t": np.array(True)}
-    graph = helper.make_graph(
-        [helper.make_node("Loop", ["count" if counted else "", "t", "x"], ["y"], "loop", body=body)],
-        "g",
-        [info("x", FLOAT, ["n", 2]), *([info("count", INT64, [])] if counted else [])],
-        [info("y", FLOAT, ["n", 2])],
-        [numpy_helper.from_array(np.asarray(a), k) for k, a in stored.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-
-
 START = np.array([[1.0, 2.0]], np.float32)
 
 
@@ -169,11 +121,71 @@ def test_a_bound_gives_a_loop_by_condition_its_gradient(counted: bool) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_a_loop_that_needs_more_steps_gives_no_number_that_could_be_taken_for_its_result() -> None:
-    steps = next(n for n in range(20) if by_hand(n)[0].max() >= 9)
-    assert np.isfinite(sgo.load(doubling(), maximum_iterations=steps)(START)).all()
-    assert np.isnan(sgo.load(doubling(), maximum_iterations=steps - 1)(START)).all()
-    np.testing.assert_allclose(sgo.load(doubling())(START), by_hand()[0], rtol=1e-6)
+ENOUGH = next(n for n in range(20) if by_hand(n)[0].max() >= 9)
+
+
+def run_in(engine: str, source: Any, most: int, x: Any = START, **fed: Any) -> list[Any]:
+    """What a model computes, and the gradient of its sum by x."""
+    loaded = sgo.load(source, maximum_iterations=most)
+    y = loaded.outputs["y"]
+    with loaded.graph.as_default():
+        (gradient,) = sg.gradients(sg.reduce_sum(y), [loaded.inputs["x"]])
+    feeds = {loaded.inputs[name]: np.asarray(value) for name, value in {"x": x, **fed}.items()}
+    with sg.Session(loaded.graph, engine=engine) as session:
+        return list(session.run([y, gradient], feeds))
+
+
+FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "alone": (doubling(), {}),
+    "beside a count": (doubling(counted=True), {"count": 100}),
+    "in a branch": (inside("If"), {"on": True}),
+    "in a loop": (inside("Loop"), {}),
+}
+
+
+@pytest.mark.parametrize("engine", ["numpy", "onnxruntime", "xla"])
+@pytest.mark.parametrize("form", FORMS)
+def test_within_the_bound_the_loop_is_as_without_and_beyond_it_nobody_takes_it_for_one(
+    form: str, engine: str
+) -> None:
+    source, fed = FORMS[form]
+    start = START * 4 if form == "in a loop" else START  # Whose body begins with a smaller state.
+    value, gradient = run_in(engine, source, 9, start, **fed)
+    np.testing.assert_allclose(value, sgo.load(source)(x=start, **fed), rtol=1e-6)
+    step = np.array([[1e-2, 0]], np.float32)
+    ahead, behind = (run_in("numpy", source, 9, start + way * step, **fed)[0].sum() for way in (1, -1))
+    np.testing.assert_allclose(gradient[0, 0], (ahead - behind) / 2e-2, rtol=1e-2)
+    np.testing.assert_array_equal(run_in(engine, source, 40, start, **fed), [value, gradient])
+    if engine == "xla":  # It cannot raise.
+        assert all(np.isnan(x).all() for x in run_in(engine, source, 1, start, **fed))
+        return
+    text = "loop 'loop' passed its bound of 1 iterations: raise maximum_iterations"
+    text = text if engine == "numpy" else text.replace("'", "").replace(": ", "_").replace(" ", "_")
+    with pytest.raises(sg.EngineError, match=text):
+        run_in(engine, source, 1, start, **fed)
+
+
+def test_exactly_as_many_steps_as_the_bound_are_no_error() -> None:
+    value, _ = by_hand()
+    np.testing.assert_allclose(run_in("numpy", doubling(), ENOUGH)[0], value, rtol=1e-6)
+    with pytest.raises(sg.EngineError, match=f"bound of {ENOUGH - 1} iterations"):
+        run_in("numpy", doubling(), ENOUGH - 1)
+    np.testing.assert_allclose(sgo.load(doubling())(START), value, rtol=1e-6)
+
+
+def test_a_branch_that_is_not_taken_has_no_bound() -> None:
+    for engine in ("numpy", "onnxruntime", "xla"):
+        value, gradient = run_in(engine, inside("If"), 1, on=False)
+        np.testing.assert_array_equal(value, -START)
+        np.testing.assert_array_equal(gradient, -np.ones_like(START))
+
+
+def test_examples_that_pass_the_bound_in_a_batch_are_nan() -> None:
+    loaded = sgo.load(doubling(), maximum_iterations=ENOUGH)
+    many = np.stack([START, START * 1e-4])
+    found = sg.vmap(lambda x: loaded(x))(many)
+    np.testing.assert_allclose(found[0], by_hand()[0], rtol=1e-6)
+    assert np.isnan(found[1]).all()
 
 
 def test_the_files_of_training_hold_the_bound(tmp_path: Path) -> None:
@@ -197,7 +209,19 @@ def test_the_files_of_training_hold_the_bound(tmp_path: Path) -> None:
         step[at] = 1e-2
         difference = (loss(w + step)[0] - loss(w - step)[0]) / 2e-2
         np.testing.assert_allclose(gradient[at], difference, rtol=1e-2)
-    assert np.isnan(loss(w, START * 1e-4)[0])
+    text = r"Name:'loop_loop_passed_its_bound_of_8_iterations_raise_maximum_iterations/Gather'"
+    with pytest.raises(Exception, match=text):
+        loss(w, START * 1e-4)
+    for name in ("eval", "train_step"):
+        nodes = onnx.load(tmp_path / "t" / f"{name}.onnx").graph.node
+        assert any("passed_its_bound" in node.name for node in nodes), name
+    predict = ort.InferenceSession(str(tmp_path / "t" / "predict.onnx"))
+    (found,) = predict.run(None, {"x": START * 1e-4, "W": w})  # The model's own graph has no bound.
+    assert found.max() >= 9
+    again = sgo.load(tmp_path / "t" / "eval.onnx", maximum_iterations=8)
+    fed = {"x": START * 1e-4, "W": w, label: target}
+    found = again(**{name: x for name, x in fed.items() if name in again.inputs})
+    assert np.isnan(found["loss"]), "what is read again does not raise"
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "4", True])

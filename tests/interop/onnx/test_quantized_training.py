@@ -213,6 +213,101 @@ def test_operators_on_quantised_numbers_have_the_gradient_of_fake_quantisation(f
     assert np.abs(expected).max() > 1
 
 
+WINDOW = {"kernel_shape": [2, 2], "strides": [1, 1], "pads": [1, 0, 0, 1]}
+LAST = {"channels_last": 1}
+INTO, OUT_OF = {"perm": [0, 3, 1, 2]}, {"perm": [0, 2, 3, 1]}
+PAIRS: dict[str, tuple[list[Any], list[Any]]] = {
+    "QLinearAveragePool": (
+        [microsoft("QLinearAveragePool", ["xq", "xs", "xz", "ys", "yz"], ["yq"], **WINDOW)],
+        [h.make_node("AveragePool", ["xf"], ["yf"], **WINDOW)],
+    ),
+    "QLinearAveragePool, channels last": (
+        [microsoft("QLinearAveragePool", ["xq", "xs", "xz", "ys", "yz"], ["yq"], **WINDOW, **LAST)],
+        [
+            h.make_node("Transpose", ["xf"], ["xt"], **INTO),
+            h.make_node("AveragePool", ["xt"], ["yt"], **WINDOW),
+            h.make_node("Transpose", ["yt"], ["yf"], **OUT_OF),
+        ],
+    ),
+    "QLinearWhere": (
+        [
+            h.make_node("Greater", ["x", "half"], ["on"]),
+            microsoft("QLinearWhere", ["on", "xq", "xs", "xz", "xq", "ts", "xz", "ys", "yz"], ["yq"]),
+        ],
+        [
+            h.make_node("Greater", ["x", "half"], ["on"]),
+            h.make_node("Mul", ["xf", "more"], ["xm"]),
+            h.make_node("Where", ["on", "xf", "xm"], ["yf"]),
+        ],
+    ),
+    "NhwcMaxPool": (
+        [
+            microsoft("NhwcMaxPool", ["xq"], ["m"], **WINDOW),
+            microsoft("QLinearMul", ["m", "xs", "xz", "m", "xs", "xz", "ys", "yz"], ["yq"]),
+        ],
+        [
+            h.make_node("Transpose", ["xf"], ["xt"], **INTO),
+            h.make_node("MaxPool", ["xt"], ["yt"], **WINDOW),
+            h.make_node("Transpose", ["yt"], ["m"], **OUT_OF),
+            h.make_node("Mul", ["m", "m"], ["yf"]),
+        ],
+    ),
+    "QLinearConv, channels last": (
+        [microsoft("QLinearConv", ["xq", "xs", "xz", "k", "ws", "wz", "ys", "yz", "b"], ["yq"], **LAST)],
+        [
+            h.make_node("Transpose", ["xf"], ["xt"], **INTO),
+            h.make_node("Conv", ["xt", "kf", "bf"], ["yt"]),
+            h.make_node("Transpose", ["yt"], ["yf"], **OUT_OF),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", PAIRS)
+def test_operators_on_quantised_images_have_the_gradient_of_what_they_join(form: str) -> None:
+    x = np.random.default_rng(4).normal(size=(2, 4, 3, 3)).astype(np.float32)
+    stored = SCALES | {"half": np.float32(0.1), "ts": np.float32(0.03), "more": np.float32(2)}
+    k = np.random.default_rng(5).integers(-90, 90, size=(3, 3, 2, 2)).astype(np.int8)
+    stored |= {"k": k, "kf": (k * np.float32(0.02)).astype(np.float32)}
+    stored |= {"bf": (SCALES["b"] * np.float32(0.015 * 0.02)).astype(np.float32)}
+    apart = [
+        h.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xf"]),
+        *PAIRS[form][1],
+        h.make_node("QuantizeLinear", ["yf", "ys", "yz"], ["yq"]),
+    ]
+    found = []
+    for nodes in (PAIRS[form][0], apart):
+        proto = model([IN, *nodes, OUT], stored)
+        proto.graph.input[0].CopyFrom(h.make_tensor_value_info("x", T.FLOAT, list(x.shape)))
+        proto.graph.output[0].CopyFrom(h.make_tensor_value_info("y", T.FLOAT, None))
+        found.append(input_gradient(proto, x))
+        np.testing.assert_allclose(found[-1][0], runtime(proto, x), atol=0.051)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=0.051)
+    assert np.abs(found[0][1]).max() > 0.1
+
+
+def test_attention_on_quantised_numbers_has_the_gradient_of_attention_on_floats() -> None:
+    w = np.random.default_rng(6).integers(-90, 90, size=(4, 12)).astype(np.int8)
+    bias = np.linspace(-1, 1, 12).astype(np.float32)
+    stored = SCALES | {"w": w, "wf": (w * np.float32(0.02)).astype(np.float32), "bias": bias}
+    together = microsoft("QAttention", ["xq", "w", "bias", "xs", "ws", "", "xz", "wz"], ["y"], num_heads=2)
+    apart = [
+        h.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xf"]),
+        microsoft("Attention", ["xf", "wf", "bias"], ["y"], num_heads=2),
+    ]
+    x = np.random.default_rng(4).normal(size=(2, 3, 4)).astype(np.float32)
+    found = []
+    for nodes in ([together], apart):
+        proto = model([IN, *nodes], stored)
+        proto.graph.input[0].CopyFrom(h.make_tensor_value_info("x", T.FLOAT, list(x.shape)))
+        proto.graph.output[0].CopyFrom(h.make_tensor_value_info("y", T.FLOAT, None))
+        found.append(input_gradient(proto, x))
+    np.testing.assert_allclose(found[0][0], runtime(proto, x), rtol=1e-3, atol=1e-4)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * np.abs(other).max())
+
+
 def test_a_dynamic_product_of_the_runtime() -> None:
     nodes = [microsoft("DynamicQuantizeMatMul", ["x", "w", "ws", "wz", "bias"], ["y"])]
     proto = model(nodes, SCALES | {"bias": np.ones(3, np.float32)})
@@ -333,6 +428,90 @@ def test_adapters_beside_quantised_weights_have_the_gradient_of_the_arithmetic(
     up = 2 * off / off.size
     np.testing.assert_allclose(gradients[0], 2 * held.T @ up @ b.T, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(gradients[1], 2 * (held @ a).T @ up, rtol=1e-4, atol=1e-5)
+
+
+def tied(form: str) -> Any:
+    """A model of language in small: a table of 6 tokens, whose rows are looked up, and a product with it."""
+    table = RNG.integers(-99, 99, size=(6, 4)).astype(np.int8)
+    nodes = [
+        h.make_node("Gather", ["table/d", "ids"], ["rows"], "lookup"),
+        h.make_node("MatMul", ["rows", "v/d"], ["hidden"], "hidden"),
+        h.make_node("Transpose", ["table/d"], ["turned"], "turned", perm=[1, 0]),
+        h.make_node("MatMul", ["hidden", "turned"], ["y"], "head"),
+    ]
+    if form == "lookup alone":
+        nodes = [nodes[0], h.make_node("Gemm", ["hidden", "v/d"], ["y"], "head")]
+        nodes.insert(1, h.make_node("ReduceSum", ["rows", "axis"], ["hidden"], keepdims=0))
+    for name in ("table", "v"):
+        nodes.insert(
+            0, h.make_node("DequantizeLinear", [name, f"{name}/s"], [f"{name}/d"], f"{name}/dequantize")
+        )
+    stored = {"table": table, "table/s": np.float32(0.01), "v/s": np.float32(0.02)}
+    stored |= {"v": RNG.integers(-99, 99, size=(4, 4)).astype(np.int8), "axis": np.array([1])}
+    made = model(nodes, stored, y=("n", None))
+    made.graph.input[0].CopyFrom(h.make_tensor_value_info("ids", T.INT64, ["n", 3]))
+    made.graph.output[0].CopyFrom(h.make_tensor_value_info("y", T.FLOAT, None))
+    return made
+
+
+@pytest.mark.parametrize("form", ["tied", "lookup alone"])
+def test_adapters_beside_a_quantised_table_whose_rows_are_looked_up(form: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    proto = tied(form)
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": tmp_path / "t"}
+    made = sgo.training(proto, lora={"weights": "*", "rank": 2, "alpha": 4}, **how)
+    trained = [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"]
+    assert {name.partition("/")[0] for name in trained} == {"table", "v"}
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    shapes = {x.name: x.shape for x in session.get_inputs() if x.name in trained}
+    feeds: dict[str, Any] = {n: RNG.normal(size=shape).astype(np.float32) for n, shape in shapes.items()}
+    ids = np.array([[0, 5, 2], [2, 2, 1]])
+    label = next(x.name for x in session.get_inputs() if x.name not in {*feeds, "ids"})
+    target = RNG.normal(size=(2, 3, 6) if form == "tied" else (2, 4)).astype(np.float32)
+    names = [x.name for x in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {**feeds, "ids": ids, label: target}), strict=True))
+    held = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer}
+    theirs = {n: torch.tensor(x.astype(float), requires_grad=True) for n, x in feeds.items()}
+
+    def whole(name: str) -> Any:
+        a, b = theirs[f"{name}/lora_a"], theirs[f"{name}/lora_b"]
+        added = 2 * (a @ b)
+        w = torch.tensor(held[name].astype(float) * float(held[f"{name}/s"]))
+        return w + (added.T if added.shape != w.shape else added)
+
+    rows = whole("table")[torch.tensor(ids)]
+    y = rows @ whole("v") @ whole("table").T if form == "tied" else rows.sum(1) @ whole("v")
+    loss = ((y - torch.tensor(target)) ** 2).mean()
+    loss.backward()
+    np.testing.assert_allclose(found.pop(names[0]), loss.item(), rtol=1e-4)
+    for name, one in theirs.items():
+        (gradient,) = [g for n, g in found.items() if name in n]
+        np.testing.assert_allclose(gradient, one.grad.numpy(), rtol=1e-3, atol=1e-5)
+
+
+def test_of_what_a_pattern_matches_that_gets_an_adapter_beside_which_one_fits() -> None:
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": None}
+    made = sgo.training(tied("tied"), lora={"weights": "*", "rank": 4}, **how)
+    assert len(made.manifest["state"]) >= 4
+    stored = {
+        "w": np.ones((4, 3), np.float32),
+        "small": np.ones((1, 3), np.float32),
+        "b": np.ones(3, np.float32),
+    }
+    nodes = [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("Add", ["a", "small"], ["c"])]
+    proto = model([*nodes, h.make_node("Add", ["c", "b"], ["y"])], stored)
+    made = sgo.training(proto, lora={"weights": "*", "rank": 2}, **how)
+    assert [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"] == [
+        "w/lora_a",
+        "w/lora_b",
+    ]
+    assert any("'small' has no adapter: the rank 2 is larger" in note for note in made.notes)
+    with pytest.raises(sg.ArgumentError, match="'small' cannot have an adapter: the rank 2 is larger"):
+        sgo.training(proto, lora={"weights": ["w", "small"], "rank": 2}, **how)
+    with pytest.raises(
+        sg.ArgumentError, match=r"lora: 's\*' matches no matrix that fits; 'small': the rank 2"
+    ):
+        sgo.training(proto, lora={"weights": "s*", "rank": 2}, **how)
 
 
 @pytest.mark.parametrize("form", ["tensor", "channel", "bits"])

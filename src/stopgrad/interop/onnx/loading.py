@@ -73,7 +73,8 @@ def load(
         quantized: ``"straight-through"`` for gradients that go through the rounding of quantised numbers as
             if it were not there, within their range (QDQ and dynamic quantisation); None for none.
         maximum_iterations: the most steps of a ``Loop`` whose number of steps a computation decides. With it,
-            such a loop has a gradient. If more steps are needed, its results are NaN.
+            such a loop has a gradient. A run that needs more steps ends with an error; XLA cannot raise, and
+            gives NaN for its results and gradients.
 
     Returns:
         A :class:`stopgrad.interop.imported.Model`, which takes the inputs in order or by name. It returns

@@ -93,7 +93,7 @@ def _add_gradients(parser: argparse.ArgumentParser) -> None:
         type=int,
         dest="maximum_iterations",
         metavar="N",
-        help="the most steps of loops that a computed condition ends; where more are needed, the loss is NaN",
+        help="the most steps of loops that a computed condition ends; beyond it, a run ends with an error",
     )
     parser.add_argument(
         "--quantized",

@@ -114,7 +114,24 @@ def convolution(
         kernel = sg.moveaxis(sg.moveaxis(laid, -1, 1), -1, 3)
     alone = int(into) < size and int(node.attribute("group", 1)) == 1  # Images as they come, of few channels.
     x, z = x if alone else _opened(node, x), None if z is None else _opened(node, z)
-    return _blocked(node, fused_conv(node, x, sg.reshape(kernel, [out, into, *window]), b, z))
+    kernel, used = sg.reshape(kernel, [out, into, *window]), _used(node.raw(w), size)
+    if used < int(into):
+        x, kernel = x[:, :used], kernel[:, :used]
+    return _blocked(node, fused_conv(node, x, kernel, b, z))
+
+
+def _used(w: sg.Output | Known, size: int) -> int:
+    """How many channels a convolution reads that are not filled up: behind them all its weights are 0.
+
+    Behind a sigmoid what fills up is 0.5, and these weights would be trained.
+    The file does not tell the number. Of weights that are all 0, or 0 for whole blocks, all are used.
+    """
+    into = int(w.shape[1])
+    if not isinstance(w, Known) or not w.array.size or into < size or into % size:
+        return into
+    blocks = w.array.reshape(w.shape[0] // size, into // size, -1, size, size)
+    (read,) = np.nonzero(blocks.any(axis=(0, 2, 4)).reshape(-1))
+    return int(read[-1]) + 1 if read.size and read[-1] + size >= into else into
 
 
 def _upsampled(node: Call, x: sg.Output) -> Any:

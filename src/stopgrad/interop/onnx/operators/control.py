@@ -12,6 +12,7 @@ from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Table, kn
 from stopgrad.interop.onnx.operators.moving import checked_axis
 from stopgrad.interop.onnx.operators.trips import Trips
 from stopgrad.interop.shared.conversions import Refused
+from stopgrad.ops.structural.checks import ensured
 
 _UNROLLED = 1024
 """The most steps of a loop that are unrolled."""
@@ -166,8 +167,11 @@ class _Loop:
         made = sg.while_loop(going, step, (zero, first, *states), maximum_iterations=limit)
         if limit is None or isinstance(self.count, int):
             return tuple(made[2:])
-        unfinished = going(*made)
-        return tuple(_without_end(x, unfinished) for x in made[2:])
+        ended = ensured(
+            sg.logical_not(going(*made)),
+            f"loop {self.node.name!r} passed its bound of {limit} iterations: raise maximum_iterations",
+        )
+        return tuple(_ended(x, ended) for x in made[2:])
 
     def _bound(self) -> Any:
         if isinstance(self.count, sg.Dim):
@@ -175,9 +179,12 @@ class _Loop:
         return sg.reshape(self.count, [])
 
 
-def _without_end(x: sg.Output, unfinished: sg.Output) -> Any:
-    """A result of a loop that was broken off: NaN, so that nobody takes it for one of the whole loop."""
-    return sg.where(unfinished, np.asarray(np.nan, x.dtype.numpy), x) if x.dtype.is_floating else x
+def _ended(x: sg.Output, ended: sg.Output) -> Any:
+    """A result of a loop; where an engine cannot raise if the loop was broken off, NaN, also in gradients."""
+    if not x.dtype.is_floating:
+        return sg.where(ended, x, np.zeros((), x.dtype.numpy))
+    one, broken = (np.asarray(number, x.dtype.numpy) for number in (1, np.nan))
+    return sg.multiply(x, sg.where(ended, one, broken))
 
 
 @knows(0, 1)

@@ -65,6 +65,8 @@ def rows_of_blocks(
 ) -> Any:
     """``GatherBlockQuantized``: rows of a table of 4 or 8 bits, with a scale for each block."""
     bits, size = int(node.attribute("bits", 4)), int(node.attribute("block_size", 128))
+    if bits not in (4, 8):
+        node.fail(f"bits={bits}: numbers of 4 and 8 bits are read here")
     packed = data.dtype is sg.uint8 and bits == 4
     numbers = brought(unpacked(data, bits) if packed else data, scales.dtype)
     axis = axis_of(int(node.attribute("quantize_axis", 1)), data.ndim)

@@ -12,7 +12,7 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import show_shape
 from stopgrad.interop.onnx.patterns import patterns_of
-from stopgrad.train.adapters import Adapted
+from stopgrad.train.adapters import Adapted, unfit
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,9 @@ def adapted(
         ArgumentError: a weight is no matrix that matrix products use, or the rank is larger than it.
     """
     for name, w in weights.items():
-        shape = tuple(w.shape)
-        if len(shape) != 2:
-            raise ArgumentError(
-                f"lora: {name!r} is {w.dtype.name}{show_shape(shape)}, and adapters stand beside matrices; "
-                "choose others"
-            )
-        if lora.rank > min(shape):
-            raise ArgumentError(
-                f"lora: the rank {lora.rank} is larger than a side of {name!r}, {show_shape(shape)}"
-            )
+        reason = _misshapen(lora, w)
+        if reason:
+            raise ArgumentError(f"lora: {name!r} cannot have an adapter: {reason}")
         clash = next((one for one in _names(name) if one in taken), None)
         if clash is not None:
             raise ArgumentError(f"lora: the model has {clash!r} already; leave {name!r} out")
@@ -109,6 +102,23 @@ def adapted(
         Adapter(name, *_names(name), made.merged[w.op.name], alpha / lora.rank) for name, w in weights.items()
     ]
     return made, adapters
+
+
+def _misshapen(lora: Lora, w: Output) -> str:
+    """Why no adapter of this rank fits beside a tensor; empty if one does."""
+    shape = tuple(w.shape)
+    if len(shape) != 2:
+        return f"it is {w.dtype.name}{show_shape(shape)}, and adapters stand beside matrices; choose others"
+    if lora.rank > min(shape):
+        return f"the rank {lora.rank} is larger than a side of it, {show_shape(shape)}"
+    return ""
+
+
+def unfit_for(lora: Lora, weights: Mapping[str, Output], outputs: Sequence[Output]) -> dict[str, str]:
+    """Those of some weights beside which no such adapter can stand, each with the reason."""
+    found = {name: reason for name, w in weights.items() if (reason := _misshapen(lora, w))}
+    others = {w: name for name, w in weights.items() if name not in found}
+    return found | {others[w]: reason for w, reason in unfit(list(others), outputs).items()}
 
 
 def learned(made: Adapted, weights: Mapping[str, Output]) -> dict[str, Output]:

@@ -108,8 +108,12 @@ class Asked:
 
     @property
     def named(self) -> list[str]:
-        """The patterns of all tensors that are spoken of, which thus are parameters."""
-        return [*self.freeze, *self.only, *self.train, *(self.lora.weights if self.lora else ())]
+        """The patterns of all tensors that are spoken of, which thus are parameters.
+
+        Adapters stand beside what is a weight by all evidence, and beside what is named alone.
+        """
+        alone = [one for one in (self.lora.weights if self.lora else ()) if not set(one) & set("*?[")]
+        return [*self.freeze, *self.only, *self.train, *alone]
 
     def rate(self) -> float | None:
         """The default of the learning rate that is fed."""

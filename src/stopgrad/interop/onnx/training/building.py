@@ -96,7 +96,7 @@ def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[st
             value = _of_function(loss, asks)
         if value.dtype != sg.float32 and value.dtype.itemsize < 4:
             value = sg.cast(value, sg.float32)
-    return Judgement(model, value, asks.labels, asks.notes)
+    return Judgement(model, value, asks.labels, [*model.notes, *asks.notes])
 
 
 def _of_function(loss: Callable[..., Any], asks: Judged) -> Output:

@@ -125,7 +125,8 @@ def training(
         outputs: which outputs the loss reads, where the model has several.
         clip: the largest norm of all gradients together.
         lora: patterns of names of weights that get adapters, or a :class:`Lora`. All that *only* does not
-            name is then frozen.
+            name is then frozen. Of what a pattern matches, matrices beside which no adapter fits get none,
+            and a note says so.
         accumulate: over how many steps gradients are averaged before parameters are updated.
         schedule: of the learning rate, one of :mod:`stopgrad.optimizers` by name with options
             (``"cosine:..."``), or a function of the number of the step. Then no rate is fed.
@@ -143,8 +144,8 @@ def training(
             were not there, within their range, and a note says so; None: they end there. Weights that are
             stored as whole numbers stay so, and *lora* puts adapters beside them.
         maximum_iterations: the most steps of loops whose number of steps a computation decides, which thus
-            have gradients. The files hold it: where more steps are needed, the loss is NaN. What is exported
-            has no such bound.
+            have gradients. The files hold it: a step that needs more ends with an error of the runtime, which
+            names the loop. What is exported has no such bound.
         module: the ``torch.nn.Module`` that the file was exported from. Exporters drop ``detach()``: with the
             module, its gradient is compared with the file's, and what differs is refused by name. Parameters
             that the exporter merged are then held apart.

@@ -125,11 +125,15 @@ def _drop_trains(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
         return False
     for tensor in model.graph.initializer:
         if tensor.name == node.input[2]:
-            return bool(numpy_helper.to_array(tensor))
+            return _is_true(tensor)
     for one in model.graph.node:
         if node.input[2] in one.output and one.op_type == "Constant":
-            return any(a.name == "value" and bool(numpy_helper.to_array(a.t)) for a in one.attribute)
+            return any(a.name == "value" and _is_true(a.t) for a in one.attribute)
     return True
+
+
+def _is_true(tensor: onnx.TensorProto) -> bool:
+    return bool(array_from(tensor, None, "whether a dropout trains").any())
 
 
 def _set_norm(node: onnx.NodeProto, trains: bool) -> None:

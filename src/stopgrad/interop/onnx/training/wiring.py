@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.garbage import without_gc
@@ -11,7 +11,7 @@ from stopgrad.flow.ablation.without import stopping
 from stopgrad.flow.words import some
 from stopgrad.graph.graph import Graph, Output
 from stopgrad.interop.imported import Model
-from stopgrad.interop.onnx.training.adapters import Adapter, Lora, adapted, learned
+from stopgrad.interop.onnx.training.adapters import Adapter, Lora, adapted, learned, unfit_for
 from stopgrad.interop.onnx.training.choosing import chosen, stopped, trained
 from stopgrad.rewrite import rewrite
 
@@ -28,6 +28,7 @@ class Wired:
         frozen: the names of the others.
         stops: the names of what was put behind a stop, by pattern.
         adapters: of weights.
+        notes: remarks for the user.
     """
 
     graph: Graph
@@ -38,6 +39,7 @@ class Wired:
     frozen: list[str]
     stops: dict[str, list[str]]
     adapters: list[Adapter]
+    notes: list[str] = field(default_factory=list)
 
 
 def wired(
@@ -72,7 +74,7 @@ def wired(
     names = [name for name, x in kept.items() if x.dtype.is_floating]
     operations = list(model.graph.operations)
     bases = {**{name: kept[name] for name in names if name not in scales}, **model.dequantized}
-    based_on = chosen("lora", lora.weights, list(bases)) if lora is not None else []
+    based_on, notes = _based(lora, bases, model) if lora is not None else ([], [])
     if lora is None:
         if model.dequantized and not names:
             quantised = some([repr(name) for name in model.dequantized], 3)
@@ -103,7 +105,25 @@ def wired(
         trained=learning | made.trained,
         frozen=frozen,
         stops={pattern: [x.op.name for x in hits] for pattern, hits in stops.items()},
+        notes=notes,
     )
+
+
+def _based(lora: Lora, bases: Mapping[str, Output], model: Model) -> tuple[list[str], list[str]]:
+    """The weights that get adapters, and notes about matrices that get none.
+
+    Of what a pattern matches, only that gets one beside which it fits; a name that is given alone must fit.
+    """
+    names = chosen("lora", lora.weights, list(bases))
+    reasons = unfit_for(lora, {name: bases[name] for name in names}, list(model.outputs.values()))
+    found = [name for name in names if name not in reasons or name in lora.weights]
+    if not found:
+        shown = "; ".join([f"{name!r}: {reasons[name]}" for name in names[:3]])
+        raise ArgumentError(
+            f"lora: {some([repr(one) for one in lora.weights], 3)} matches no matrix that fits; {shown}"
+        )
+    left = [name for name in names if name not in found and bases[name].type.ndim == 2]
+    return found, [f"lora: {name!r} has no adapter: {reasons[name]}" for name in left]
 
 
 def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output], lora: Lora | None) -> Wired:

@@ -39,6 +39,8 @@ _OWN_NAME = re.compile(
     r"|(clone|_to_copy|lift_fresh_copy|detach|full|full_like|ones|ones_like|zeros|zeros_like|scalar_tensor)(_\d+)?"
 )
 """Names that PyTorch's exporters make up for tensors that they compute."""
+_TORCHS = re.compile(r"onnx::[A-Z]\w*_\d+")
+"""Those that nobody else makes up."""
 
 
 class Told(NamedTuple):
@@ -104,7 +106,13 @@ def told_of(model: onnx.ModelProto) -> Told:
         for e in x.metadata_props:
             if e.key == _KIND and text(e.value) in _SPOKEN:
                 kinds[text(x.name)] = _SPOKEN[text(e.value)]
-    return Told(text(model.producer_name), kinds, inputs, ours is not None)
+    return Told(_exporter(model), kinds, inputs, ours is not None)
+
+
+def _exporter(model: onnx.ModelProto) -> str:
+    """What exported a model; tools that rewrite files put their own names in its place."""
+    names = (text(t.name) for t in model.graph.initializer)
+    return "pytorch" if any(map(_TORCHS.fullmatch, names)) else text(model.producer_name)
 
 
 def _ours(model: onnx.ModelProto) -> dict[str, str] | None:

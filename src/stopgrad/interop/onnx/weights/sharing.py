@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from stopgrad.interop.onnx.nodes import text
+from stopgrad.interop.onnx.reading import array_from
 from stopgrad.interop.onnx.weights.exporters import module_of
 from stopgrad.interop.onnx.weights.uses import Use
 from stopgrad.interop.onnx.weights.verdicts import Weighing
@@ -74,7 +74,7 @@ def _absent(model: onnx.ModelProto) -> list[str]:
     found: set[str] = set()
     for tensor in _weights(model) if weighing.told.parameters else ():
         name = text(tensor.name)
-        verdict = weighing.of(name, numpy_helper.to_array(tensor))
+        verdict = weighing.of(name, _array(tensor))
         if verdict.weight:
             found |= {name, *verdict.of}
             found |= {_owner(name, use, weighing) for use in weighing.uses.readers.get(name, [])}
@@ -102,12 +102,16 @@ def _weights(model: onnx.ModelProto) -> Iterator[Any]:
     return (tensor for tensor in model.graph.initializer if tensor.data_type in kinds)
 
 
+def _array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+    return array_from(tensor, None, f"the initializer {text(tensor.name)!r}")
+
+
 def _merged(tensor: onnx.TensorProto, weighing: Weighing) -> Merged | None:
     name = text(tensor.name)
     readers = weighing.uses.readers.get(name, [])
     if len(readers) < 2:
         return None
-    array = numpy_helper.to_array(tensor)
+    array = _array(tensor)
     if not weighing.of(name, array).weight:
         return None
     uses: dict[str, list[Use]] = {}
@@ -229,5 +233,5 @@ def tie(model: onnx.ModelProto) -> list[str]:
 
 
 def _is_transposed(tensor: onnx.TensorProto, other: onnx.TensorProto) -> bool:
-    mine, theirs = numpy_helper.to_array(tensor), numpy_helper.to_array(other)
+    mine, theirs = _array(tensor), _array(other)
     return bool(mine.size and (mine != mine[:1, :1]).any() and np.array_equal(mine, theirs.T))
