@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
@@ -22,6 +24,7 @@ from stopgrad.engines.xla.options import compile_lowered
 
 # Native code is built once for all runs of the tests; programs are compiled by each test that means to.
 KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"
+SOURCE = Path(__file__).parent / "src"
 os.environ.setdefault("STOPGRAD_CACHE_DIR", str(KEPT))
 os.environ["STOPGRAD_COMPILED"] = "0"
 # All kernels, whether they pay on this machine or not.
@@ -49,6 +52,20 @@ os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))
 
 # What is no test is imported by the tests that need it; some need libraries that plain tests do not.
 collect_ignore = ["tests/helpers"]
+WHOLE = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
+"""What all tests of a file are marked with."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file that has no test of the tier asked for is not imported: its libraries would take seconds."""
+    tier = config.option.markexpr
+    if collection_path.suffix != ".py" or tier not in ("not slow", "slow"):
+        return None
+    if collection_path.is_relative_to(SOURCE):
+        return True if tier == "slow" else None  # Examples are plain.
+    whole = WHOLE.search(collection_path.read_text())
+    marks = re.findall(r"\bpytest\.mark\.(\w+)", whole[1]) if whole else []
+    return True if "nightly" in marks or (tier == "not slow" and "slow" in marks) else None
 
 
 @pytest.fixture(autouse=True)
@@ -109,3 +126,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=nightly)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Imports and tests stay: neither while they come nor afterwards is garbage sought among them.
+
+    Tests call ``gc.collect()``, which would go through millions of objects each time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
