@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import json
 import re
@@ -58,7 +59,13 @@ def part_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def imports(path: Path) -> list[tuple[str, bool]]:
     """What a module imports of the package, also for type checkers, and whether inside a function."""
 
     def visit(node: ast.AST, late: bool) -> Iterator[tuple[str, bool]]:
@@ -74,11 +81,11 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
         for child in ast.iter_child_nodes(node):
             yield from visit(child, late)
 
-    yield from visit(ast.parse(path.read_text()), False)
+    return list(visit(parsed(path), False))
 
 
 def all_imports() -> dict[str, list[tuple[str, bool]]]:
-    return {module: list(imports(path)) for module, path in MODULES.items()}
+    return {module: imports(path) for module, path in MODULES.items()}
 
 
 def test_every_module_stands_in_a_package() -> None:
@@ -105,11 +112,11 @@ def test_what_is_imported_whole_says_what_that_is() -> None:
         assert "__all__" in vars(importlib.import_module(module)), f"{module} has no __all__"
 
 
-def through_the_door(module: str, text: str) -> list[str]:
+def through_the_door(module: str, tree: ast.Module) -> list[str]:
     """What a module imports from elsewhere though :mod:`stopgrad.graph.defining` has it."""
     return [
         f"{module}: {alias.name} of {node.module}"
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         and (node.module or "").startswith(("stopgrad.graph.", "stopgrad.base."))
         for alias in node.names
@@ -123,10 +130,10 @@ def test_operations_are_defined_with_what_one_door_has() -> None:
         line
         for module, path in MODULES.items()
         if module.startswith(("stopgrad.ops.", "stopgrad.transforms.control."))
-        for line in through_the_door(module, path.read_text())
+        for line in through_the_door(module, parsed(path))
     ]
     assert not found, "import these from stopgrad.graph.defining:\n" + "\n".join(found)
-    seen = through_the_door("one", "from stopgrad.graph.op import REGISTRY, Op\n")
+    seen = through_the_door("one", ast.parse("from stopgrad.graph.op import REGISTRY, Op\n"))
     assert seen == ["one: Op of stopgrad.graph.op"]
 
 
@@ -151,7 +158,7 @@ def test_the_layer_test_sees_what_it_should(tmp_path: Path) -> None:
         "from stopgrad.run.session import Session\nimport numpy\n"
         "def f():\n    from stopgrad.graph import graph\n    import stopgrad.graph.op\n"
     )
-    assert list(imports(file)) == [
+    assert imports(file) == [
         ("stopgrad.run.session", False),
         ("stopgrad.graph.graph", True),
         ("stopgrad.graph.op", True),
@@ -202,7 +209,7 @@ assert not heavy, heavy
 
 def test_what_is_imported_later_is_what_type_checkers_read() -> None:
     checked = {}
-    for node in ast.parse(MODULES["stopgrad"].read_text()).body:
+    for node in parsed(MODULES["stopgrad"]).body:
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
             for line in node.body:
                 assert isinstance(line, ast.ImportFrom), ast.unparse(line)
@@ -392,7 +399,7 @@ def test_functions_have_at_most_60_lines() -> None:
     long = [
         f"{path.name}:{node.lineno} {node.name}: {lines(node)}"
         for path in MODULES.values()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and lines(node) > 60
     ]
     assert not long
@@ -438,7 +445,7 @@ def test_no_public_name_hides_another_by_accident() -> None:
         others = ("stopgrad.ops.xp", "stopgrad.ops.namespaces")
         if part_of(module) != "ops" or module == "stopgrad.ops" or module.startswith(others):
             continue
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
                 for name in ast.literal_eval(node.value):
                     assert name not in seen, f"{name} is exported by {seen[name]} and {module}"
