@@ -134,6 +134,7 @@ def test_keys_and_integers_may_be_among_the_arguments() -> None:
     assert flow["w"].magnitude.norm == pytest.approx(float(jnp.linalg.norm(expected)), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_models_as_flax_initialises_dense_layers_are_not_accused() -> None:
     """LeCun's normal weights, biases of zeros."""
     rng = np.random.default_rng(0)
