@@ -121,11 +121,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Nightly tests run when they are asked for, whatever else they are."""
+    """Nightly tests run when they are asked for, whatever else they are; the longest come first."""
     if "nightly" not in config.option.markexpr:
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=nightly)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
 @pytest.hookimpl(wrapper=True)

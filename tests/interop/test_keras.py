@@ -70,6 +70,7 @@ def stopped(one: Any) -> set[str]:
     return ends(key for key, status in one["status"].items() if status == "stopped" and "/" in key)
 
 
+@pytest.mark.first
 def test_a_cut_is_told_and_a_right_model_is_not() -> None:
     pytest.importorskip("torch")
     few = json.loads(_printed("torch", "few"))["few"]

@@ -189,9 +189,7 @@ def test_another_process_loads_it(folder: Path) -> None:
 def test_another_process_loads_what_needs_kernels(folder: Path, looped: bool) -> None:
     built = library().path
     assert built is not None
-    shutil.copytree(
-        built.parent, folder.parent / built.parent.name
-    )  # To build it takes longer than all else.
+    shutil.copytree(built.parent, folder.parent / built.parent.name)  # To build it takes long.
     f = (
         "sg.scan(lambda c, _: (sg.softmax(c * 1.5), None), x, length=3)[0]"
         if looped

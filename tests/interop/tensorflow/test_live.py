@@ -19,7 +19,10 @@ TESTS = [str(file) for file in sorted(LIVE.glob("test_*.py")) if file != FUZZ]
 REST = [str(FUZZ), str(SOURCE)]
 """Programs at random, and the examples: both too long for plain tests."""
 
-needs_tensorflow = pytest.mark.skipif(find_spec("tensorflow") is None, reason="needs TensorFlow")
+pytestmark = [
+    pytest.mark.first,
+    pytest.mark.skipif(find_spec("tensorflow") is None, reason="needs TensorFlow"),
+]
 
 
 def passes(*arguments: str) -> None:
@@ -38,24 +41,20 @@ def passes(*arguments: str) -> None:
     assert done.returncode == 0 or nothing, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-@needs_tensorflow
 def test_in_a_process_without_pytorch() -> None:
     passes("-m", "not slow and not nightly", *TESTS)
 
 
-@needs_tensorflow
 @pytest.mark.slow
 def test_slow_ones_in_a_process_without_pytorch() -> None:
     passes("-m", "slow and not nightly", *TESTS)
 
 
-@needs_tensorflow
 @pytest.mark.slow
 def test_programs_and_examples_in_a_process_without_pytorch() -> None:
     passes("--doctest-modules", "-m", "not nightly", *REST)
 
 
-@needs_tensorflow
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", [TESTS, REST], ids=["tests", "programs"])
 def test_nightly_ones_in_a_process_without_pytorch(part: list[str]) -> None:

@@ -358,6 +358,7 @@ def others(name: str, folder: Path) -> dict[str, str]:
     return kinds
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("name", CASES)
 def test_the_librarys_own_loop_and_mistakes_in_it(name: str, tmp_path: Path) -> None:
     """All in forks of one process that has imported PyTorch, unless the loop needs its own."""

@@ -61,6 +61,7 @@ def of_torch(paths: list[Path]) -> list[Path]:
     return [path for path in paths if not path.parent.name.startswith("jax")]
 
 
+@pytest.mark.first
 def test_one_script_of_each_kind_its_right_twin_and_some_correct_programs() -> None:
     pytest.importorskip("torch")
     first = [sorted((SCRIPTS / kind).glob("*.py"))[:2] for kind in KINDS]
@@ -68,6 +69,7 @@ def test_one_script_of_each_kind_its_right_twin_and_some_correct_programs() -> N
     check(of_torch([*correct, *(path for pair in first for path in pair)]))
 
 
+@pytest.mark.first
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_script(part: int) -> None:

@@ -47,6 +47,7 @@ def check_alike(paths: list[Path]) -> None:
         assert not wrong_with(path, seen), path.name
 
 
+@pytest.mark.first
 @pytest.mark.slow
 @followed
 @pytest.mark.parametrize("part", range(PARTS))
