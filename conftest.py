@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import gc
 import os
@@ -53,19 +54,32 @@ os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))
 # What is no test is imported by the tests that need it; some need libraries that plain tests do not.
 collect_ignore = ["tests/helpers"]
 WHOLE = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
-"""What all tests of a file are marked with."""
+"""The statement that marks all tests of a file."""
+OTHER_TIERS = {"not slow": {"slow", "nightly"}, "slow": {"nightly"}}
+"""By what is asked for with ``-m``: the marks of tests that are left out."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A file that has no test of the tier asked for is not imported: its libraries would take seconds."""
     tier = config.option.markexpr
-    if collection_path.suffix != ".py" or tier not in ("not slow", "slow"):
+    if collection_path.suffix != ".py" or tier not in OTHER_TIERS:
         return None
     if collection_path.is_relative_to(SOURCE):
         return True if tier == "slow" else None  # Examples are plain.
-    whole = WHOLE.search(collection_path.read_text())
-    marks = re.findall(r"\bpytest\.mark\.(\w+)", whole[1]) if whole else []
-    return True if "nightly" in marks or (tier == "not slow" and "slow" in marks) else None
+    return not OTHER_TIERS[tier].isdisjoint(marks_of_all(collection_path)) or None
+
+
+def marks_of_all(file: Path) -> list[str]:
+    """What all tests of a file are marked with."""
+    text = file.read_text()
+    line = WHOLE.search(text)
+    if line is None:
+        return []
+    try:
+        ast.parse(text[: line.end()])
+    except SyntaxError:  # It stands within a text.
+        return []
+    return re.findall(r"\bpytest\.mark\.(\w+)", line[1])
 
 
 @pytest.fixture(autouse=True)
