@@ -91,8 +91,11 @@ LONG = {
 }
 
 
+SHORT = [name for name in TRANSFORMS if name not in LONG]
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in TRANSFORMS]
+    "name", [*some(SHORT, 3), *(pytest.param(name, marks=pytest.mark.nightly) for name in LONG)]
 )
 def test_transforms_see_what_they_see_of_a_function_of_jax(name: str) -> None:
     close(TRANSFORMS[name](sgj.callable(ours)), TRANSFORMS[name](theirs))

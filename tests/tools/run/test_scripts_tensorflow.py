@@ -12,7 +12,7 @@ from run_scripts import in_forks
 from tests.tools.run.test_scripts import wanted, wrong_with
 
 SCRIPTS = Path(__file__).parent / "scripts_tensorflow"
-PARTS = 2
+PARTS = 3
 """To import TensorFlow takes as long as five scripts."""
 KINDS = sorted(folder.name for folder in SCRIPTS.iterdir() if folder.is_dir() and folder.name != "correct")
 CORRECT = sorted((SCRIPTS / "correct").glob("*.py"))
