@@ -86,6 +86,7 @@ def test_a_cache_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> No
 
 
 @needs_compiler
+@pytest.mark.nightly
 def test_several_processes_build_at_once_and_leave_one_library(tmp_path: Path) -> None:
     processes = [started(SAY, STOPGRAD_CACHE_DIR=str(tmp_path)) for _ in range(2)]
     paths = {process.communicate(timeout=240)[0].strip() for process in processes}
@@ -108,6 +109,15 @@ def quick(tmp_path: Path) -> dict[str, str]:
     )
     compiler.chmod(0o755)
     return {"CXX": str(compiler), "STOPGRAD_CACHE_DIR": str(tmp_path / "cache")}
+
+
+@needs_compiler
+def test_processes_that_have_it_built_at_once_leave_one_library(quick: dict[str, str]) -> None:
+    processes = [started(SAY, **quick) for _ in range(3)]
+    paths = {process.communicate(timeout=240)[0].strip() for process in processes}
+    assert len(paths) == 1
+    folder = Path(quick["STOPGRAD_CACHE_DIR"])
+    assert [str(path) for path in folder.rglob("*") if path.is_file()] == list(paths)
 
 
 def calls(folder: Path) -> int:

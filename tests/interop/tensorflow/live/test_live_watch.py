@@ -172,6 +172,7 @@ def test_a_function_that_takes_what_was_not_recorded_is_no_line_of_its_own() -> 
     assert cut.opens == ("w",)
 
 
+@pytest.mark.slow
 def test_the_record_of_many_steps_is_bounded() -> None:
     w, counts = ones(), []
     with sgtf.watch() as seen:
