@@ -47,6 +47,7 @@ class Runtime:
             options = self._library.SessionOptions()
             options.log_severity_level = 3
             options.enable_mem_pattern = False  # It would keep the memory of all activations.
+            options.enable_mem_reuse = False  # What is reused later would not be given back in between.
             if graph in self._blocks:  # They are small; several threads go through them.
                 options.intra_op_num_threads = 1
             elif self._threads is not None:
