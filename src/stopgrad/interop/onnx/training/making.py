@@ -258,8 +258,8 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
     parts, update = in_parts(step)
     plans |= parts
     models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
-    reckoned = _fitted(models, plans, step, asked, bool(parts)) if whole else {}
-    notes += [told(reckoned["memory"])] if reckoned else []
+    memory = _fitted(models, plans, step, asked, bool(parts)) if whole else None
+    notes += [told(memory)] if memory else []
     if not isinstance(model, Model):
         weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
         models["predict"] = opened(shapes.inference, weights)
@@ -269,7 +269,7 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
     return _Made(
         {f"{name}.onnx": one for name, one in models.items()},
         {port.name: port.value.op.value.array for port in carried(step)},
-        manifest_of(asked, step, plans) | {"tensors": tensors} | update | reckoned,
+        manifest_of(asked, step, plans) | {"tensors": tensors} | {"memory": memory} | update,
         explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
         [*notes, *shapes.notes, *judgement.notes, *_notes(step)],
     )
@@ -277,15 +277,15 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
 
 def _fitted(
     models: Mapping[str, Any], plans: Mapping[str, Plan], step: Step, asked: Asked, in_place: bool
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Make the graphs with gradients fit into a budget; what the manifest says of it, if there is one."""
     if asked.budget is None:
-        return {}
+        return None
     main = "train_step" if not in_place else "backward" if "backward" in models else "gradients"
     backward = {name: models[name] for name in ("train_step", "gradients", "backward") if name in models}
     state = [port.value for port in carried(step)]
     held = held_by(models[main], state, step.gradients.values(), in_place)
-    return {"memory": fit(backward, main, loss_in(plans[main].outputs), asked.budget, held)}
+    return fit(backward, main, loss_in(plans[main].outputs), asked.budget, held)
 
 
 def _wired(model: Model, asked: Asked, shapes: Forms, verdicts: Mapping[str, Verdict]) -> Wired:

@@ -167,6 +167,8 @@ _TRIES = 4
 
 
 def _said(count: float) -> str:
+    if count < 2**20:
+        return f"{count / 2**10:,.1f} KiB"
     return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
