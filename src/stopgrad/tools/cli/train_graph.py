@@ -71,6 +71,7 @@ def add_train_graph(commands: Commands) -> None:
     )
     _add_precision(parser)
     _add_gradients(parser)
+    _add_memory(parser)
     parser.add_argument(
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
@@ -101,6 +102,33 @@ def _add_gradients(parser: argparse.ArgumentParser) -> None:
         default="straight-through",
         help="of gradients at the rounding of quantised numbers: they go through, or end (straight-through)",
     )
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
+    """The options about a budget of memory."""
+    parser.add_argument(
+        "--memory",
+        metavar="BYTES",
+        help="how much a step may take, such as 2GiB: what there is no room for is computed again",
+    )
+    parser.add_argument(
+        "--sizes",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="the sizes that the model leaves open, such as batch=8, for which --memory is reckoned",
+    )
+
+
+def _sizes(arguments: argparse.Namespace) -> dict[str, int]:
+    """What --sizes says."""
+    found = {}
+    for given in _listed(arguments.sizes):
+        name, _, size = given.rpartition("=")
+        if not name or not size.isdecimal():
+            arguments.parser.error(f"--sizes takes a name and a whole number, such as batch=8, not {given!r}")
+        found[name] = int(size)
+    return found
 
 
 def _add_precision(parser: argparse.ArgumentParser) -> None:
@@ -158,6 +186,8 @@ def run(arguments: argparse.Namespace) -> int:
             folder=None if arguments.dry_run else arguments.out,
             **{name: getattr(arguments, name) for name in _OPTIONS},
             **{**patterns, "lora": lora},
+            memory=arguments.memory,
+            sizes=_sizes(arguments),
             quantized=None if arguments.quantized == "none" else arguments.quantized,
         )
     if arguments.explain:
