@@ -26,10 +26,10 @@ _BIG = 2.0**28
 def horner(coefficients: Sequence[float], t: Value) -> Any:
     """The value of a polynomial at *t*. Coefficients are given from the highest power down."""
     first, second, *others = coefficients
-    found = t * first + second
+    value = t * first + second
     for a in others:
-        found = found * t + a
-    return found
+        value = value * t + a
+    return value
 
 
 def on(low: float, high: float, x: Value) -> Any:
@@ -79,17 +79,17 @@ def _less_turns(xp: Namespace, x: Value, turns: Value) -> Any:
 def sin(xp: Namespace, x: Value, sine: Callable[[Any], Any]) -> Any:
     """Near multiples of π the runtime's float64 sine has a small absolute, but not relative, error."""
     turns = xp.round(xp.where(xp.abs(x) < 1e6, x, 0.0) * (1 / math.pi))
-    found = sine(_less_turns(xp, x, turns))
-    return xp.where(xp.fmod(turns, 2.0) == 0, found, -found)
+    sine_of_rest = sine(_less_turns(xp, x, turns))
+    return xp.where(xp.fmod(turns, 2.0) == 0, sine_of_rest, -sine_of_rest)
 
 
 def cos(xp: Namespace, x: Value, sine: Callable[[Any], Any], cosine: Callable[[Any], Any]) -> Any:
     """The same as :func:`sin`, a quarter of a turn further."""
     small = xp.abs(x) < 1e6
     turns = xp.floor(xp.where(small, x, 0.0) * (1 / math.pi)) + 0.5
-    found = sine(_less_turns(xp, x, turns))
-    found = xp.where(xp.fmod(turns - 0.5, 2.0) == 0, -found, found)
-    return xp.where(small, found, cosine(x))
+    near = sine(_less_turns(xp, x, turns))
+    near = xp.where(xp.fmod(turns - 0.5, 2.0) == 0, -near, near)
+    return xp.where(small, near, cosine(x))
 
 
 def tan(xp: Namespace, x: Value) -> Any:
@@ -100,8 +100,8 @@ def sinh(xp: Namespace, x: Value) -> Any:
     a = xp.abs(x)
     e = expm1(xp, xp.minimum(a, 1))
     half = xp.exp(a * 0.5)
-    found = xp.where(a < 1, (e + e / (e + 1)) * 0.5, half * 0.5 * half - 0.5 / half / half)
-    return xp.copysign(found, x)
+    magnitude = xp.where(a < 1, (e + e / (e + 1)) * 0.5, half * 0.5 * half - 0.5 / half / half)
+    return xp.copysign(magnitude, x)
 
 
 def cosh(xp: Namespace, x: Value) -> Any:
@@ -188,18 +188,18 @@ def nextafter(xp: Namespace, x: Value, y: Value) -> Any:
 
     def moved(direction: float) -> Any:
         step = direction * unit * (1 + 2 * unit)
-        found = xp.where(size < least / unit, size + direction * least, size + size * step)
+        shifted = xp.where(size < least / unit, size + direction * least, size + size * step)
         if narrow:
-            return found
+            return shifted
         scaled = size * (1 / unit)
         return xp.where(
-            (size >= least / unit) & (size < least / unit / unit), (scaled + scaled * step) * unit, found
+            (size >= least / unit) & (size < least / unit / unit), (scaled + scaled * step) * unit, shifted
         )
 
     back = xp.where(size == math.inf, largest, moved(-1.0))
     grows = (x == 0) | ((x < y) == (x > 0))
-    found = xp.copysign(xp.where(grows, moved(1.0), back), xp.where(x == 0, y, x))
-    return xp.where(x == y, y, xp.where((x != x) | (y != y), x + y, found)).astype(dtype)
+    neighbour = xp.copysign(xp.where(grows, moved(1.0), back), xp.where(x == 0, y, x))
+    return xp.where(x == y, y, xp.where((x != x) | (y != y), x + y, neighbour)).astype(dtype)
 
 
 def to_11_bits(xp: Namespace, x: Value) -> Any:
@@ -213,7 +213,7 @@ def to_11_bits(xp: Namespace, x: Value) -> Any:
     scaled = bounded * (2.0**42 + 1)
     split = scaled - (scaled - bounded)
     large = 1.5 * 2.0**28
-    found = xp.where(xp.abs(x) < 2.0**-14, (x + large) - large, split)
+    rounded = xp.where(xp.abs(x) < 2.0**-14, (x + large) - large, split)
     return xp.where(
-        x.astype(np.float32).astype(np.float64) == x, x, xp.where(xp.abs(x) > 1e6, bounded, found)
+        x.astype(np.float32).astype(np.float64) == x, x, xp.where(xp.abs(x) > 1e6, bounded, rounded)
     )

@@ -104,14 +104,14 @@ class Elementwise(Writing):
     def _whole_quotient(self, x: Value, y: Operand) -> Value:
         """The quotient rounded down; as in NumPy, 0 where y is 0."""
         divisor, zero, negative = self._divisor(y, x.dtype)
-        found = self.elementwise("Div", x, divisor)
+        quotient = self.elementwise("Div", x, divisor)
         if x.dtype.kind == "i":
-            rest = x - found * divisor
+            rest = x - quotient * divisor
             above = (rest != 0) & ((rest < 0) != (divisor < 0))
-            found = found - self.cast(above, x.dtype)
+            quotient = quotient - self.cast(above, x.dtype)
         if negative is not None:
-            found = self.where(negative, -x, found)
-        return found if zero is None else self.where(zero, np.zeros((), x.dtype), found)
+            quotient = self.where(negative, -x, quotient)
+        return quotient if zero is None else self.where(zero, np.zeros((), x.dtype), quotient)
 
     @writes
     def remainder(self, x: Operand, y: Operand) -> Any:
@@ -134,10 +134,10 @@ class Elementwise(Writing):
             return self.elementwise("Mod[fmod]", self.value(x, dtype), y, fmod=1)
         # For integers, the runtime would compute fmod with floats.
         x, y = self.value(x, dtype), self._divisor(y, dtype)[0]
-        found = self.elementwise("Mod", x, y)
+        rest = self.elementwise("Mod", x, y)
         if dtype.kind == "u":
-            return found
-        return self.where((found != 0) & ((x < 0) != (y < 0)), found - y, found)
+            return rest
+        return self.where((rest != 0) & ((x < 0) != (y < 0)), rest - y, rest)
 
     @writes
     def power(self, x: Operand, y: Operand) -> Any:
@@ -153,9 +153,9 @@ class Elementwise(Writing):
         shape = self.broadcast(x, y)
         kinds = [(np.dtype(np.int64), ()), (BOOL, ()), *[(x.dtype, shape)] * 3]
 
-        def step(n: Value, on: Value, found: Value, base: Value, left: Value) -> list[Any]:
-            found = self.where((left & 1) == 1, found * base, found)
-            return [on, found, base * base, left >> 1]
+        def step(n: Value, on: Value, power: Value, base: Value, exponent: Value) -> list[Any]:
+            power = self.where((exponent & 1) == 1, power * base, power)
+            return [on, power, base * base, exponent >> 1]
 
         begin = [self.broadcast_to(v, shape) for v in (np.ones((), x.dtype), x, y)]
         bits = np.array(x.dtype.itemsize * 8, np.int64)
@@ -228,9 +228,9 @@ class Elementwise(Writing):
     def left_shift(self, x: Operand, y: Operand) -> Any:
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
-        found = self.elementwise("BitShift[LEFT]", x, y, direction="LEFT")
-        found = found if beyond is None else self.where(beyond, np.zeros((), found.dtype), found)
-        return self.cast(found, dtype)
+        shifted = self.elementwise("BitShift[LEFT]", x, y, direction="LEFT")
+        shifted = shifted if beyond is None else self.where(beyond, np.zeros((), shifted.dtype), shifted)
+        return self.cast(shifted, dtype)
 
     @writes
     def right_shift(self, x: Operand, y: Operand) -> Any:
@@ -241,9 +241,9 @@ class Elementwise(Writing):
                 self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype
             )
             x = x ^ mask
-        found = self.elementwise("BitShift[RIGHT]", x, y, direction="RIGHT")
-        found = found if beyond is None else self.where(beyond, np.zeros((), found.dtype), found)
-        return self.cast(found ^ mask if dtype.kind == "i" else found, dtype)
+        shifted = self.elementwise("BitShift[RIGHT]", x, y, direction="RIGHT")
+        shifted = shifted if beyond is None else self.where(beyond, np.zeros((), shifted.dtype), shifted)
+        return self.cast(shifted ^ mask if dtype.kind == "i" else shifted, dtype)
 
     def _shifted(self, x: Operand, y: Operand, dtype: np.dtype[Any]) -> tuple[Value, Value, Any]:
         """The bits of x, the distance, and where the distance exceeds the number of bits, as NumPy allows."""

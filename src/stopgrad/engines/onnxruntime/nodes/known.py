@@ -27,22 +27,22 @@ class Origin(NamedTuple):
     which: int
 
 
-def note(nodes: Nodes, op: Operation, operands: Sequence[Any], made: Sequence[Any]) -> None:
+def note(nodes: Nodes, op: Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
     """Record where results come from, if their operands are known."""
     definition = op.definition
     if definition.fed or definition.stateful or op.acts:
         return
-    if not all(_known(nodes, operands)) or not any(isinstance(y, Value) for y in made):
+    if not all(_are_known(nodes, operands)) or not any(isinstance(y, Value) for y in results):
         return
     sizes: list[Any] = []
     map_sizes(op.values, sizes.append)
     if not sizes:
-        for i, y in enumerate(made):
+        for i, y in enumerate(results):
             if isinstance(y, Value):
                 nodes.origins.setdefault(y.name, Origin(op, operands, i))
 
 
-def _known(nodes: Nodes, operands: Sequence[Any]) -> list[bool]:
+def _are_known(nodes: Nodes, operands: Sequence[Any]) -> list[bool]:
     """For each operand, whether it is known."""
     return [
         x.name in nodes.constants or x.name in nodes.origins if isinstance(x, Value) else not has_value(x)
@@ -52,20 +52,20 @@ def _known(nodes: Nodes, operands: Sequence[Any]) -> list[bool]:
 
 def content(nodes: Nodes, x: Any) -> np.ndarray[Any, Any] | None:
     """The content of an operand; None if it is known only when the model runs."""
-    if not all(_known(nodes, [x])):
+    if not all(_are_known(nodes, [x])):
         return None
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    contents: dict[str, np.ndarray[Any, Any]] = {}
     waiting = [x]
     while waiting:
-        one = waiting[-1]
-        lacking = [y for y in _operands(nodes, one) if isinstance(y, Value) and y.name not in found]
+        value = waiting[-1]
+        lacking = [y for y in _operands(nodes, value) if isinstance(y, Value) and y.name not in contents]
         if lacking:
             waiting += lacking
             continue
         waiting.pop()
-        if isinstance(one, Value) and one.name not in found:
-            found[one.name] = _computed(nodes, one, found)
-    return found[x.name] if isinstance(x, Value) else np.asarray(x)
+        if isinstance(value, Value) and value.name not in contents:
+            contents[value.name] = _computed(nodes, value, contents)
+    return contents[x.name] if isinstance(x, Value) else np.asarray(x)
 
 
 def _operands(nodes: Nodes, x: Any) -> Sequence[Any]:
@@ -73,15 +73,15 @@ def _operands(nodes: Nodes, x: Any) -> Sequence[Any]:
     return origin.operands if isinstance(origin, Origin) else ()
 
 
-def _computed(nodes: Nodes, x: Value, found: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def _computed(nodes: Nodes, x: Value, contents: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     origin = nodes.origins[x.name] if x.name in nodes.origins else nodes.constants[x.name]
     if isinstance(origin, np.ndarray):
         return origin
     op, operands, which = origin
     arrays = [
-        found[y.name] if isinstance(y, Value) else np.asarray(y, given.dtype.numpy)
-        for y, given in zip(operands, op.inputs, strict=True)
+        contents[y.name] if isinstance(y, Value) else np.asarray(y, declared.dtype.numpy)
+        for y, declared in zip(operands, op.inputs, strict=True)
     ]
-    made = quietly(observed(op, NUMPY_BACKEND, Observer()), *arrays)
-    result = made if len(op.outputs) == 1 else made[which]
+    results = quietly(observed(op, NUMPY_BACKEND, Observer()), *arrays)
+    result = results if len(op.outputs) == 1 else results[which]
     return np.asarray(result, op.outputs[which].dtype.numpy)

@@ -77,8 +77,8 @@ _RANK = 3
 
 def producer(xp: Namespace, x: object) -> Node | None:
     """The node that makes a value."""
-    found: Node | None = xp.nodes.made.get(x.name) if isinstance(x, Value) else None
-    return found
+    node: Node | None = xp.nodes.made.get(x.name) if isinstance(x, Value) else None
+    return node
 
 
 def source(xp: Namespace, x: object) -> tuple[Value, tuple[int, ...]] | None:
@@ -95,62 +95,68 @@ def behind(
 ) -> Value | None:
     """The result of a node, computed from the operands before they were transposed, and transposed itself."""
     # A transpose outside of a loop's body stays there, where it runs once.
-    found = [source(xp, x) if getattr(x, "name", None) in xp.nodes.here else None for x in inputs]
-    turned = next((one for one in found if one is not None and len(one[1]) >= _RANK), None)
+    sources = [source(xp, x) if getattr(x, "name", None) in xp.nodes.here else None for x in inputs]
+    turned = next((origin for origin in sources if origin is not None and len(origin[1]) >= _RANK), None)
     if turned is None:
         return None
     perm = turned[1]
     if op_type in _ELEMENTWISE:
-        return _elementwise(xp, op_type, inputs, found, perm, kind, attributes)
-    if op_type in _REDUCTIONS and found[0] is turned:
+        return _elementwise(xp, op_type, inputs, sources, perm, kind, attributes)
+    if op_type in _REDUCTIONS and sources[0] is turned:
         return _reduction(xp, op_type, inputs, turned, kind, attributes)
-    if op_type == "Concat" and all(one is not None and one[1] == perm for one in found):
+    if op_type == "Concat" and all(origin is not None and origin[1] == perm for origin in sources):
         axis = perm[attributes["axis"]]
-        made = xp.node(op_type, [one[0] for one in found if one], kind[0], _back(kind[1], perm), axis=axis)
-        return _turned(xp, made, perm)
+        joined = xp.node(
+            op_type,
+            [origin[0] for origin in sources if origin],
+            kind[0],
+            _shape_before(kind[1], perm),
+            axis=axis,
+        )
+        return _transposed(xp, joined, perm)
     return None
 
 
-def _turned(xp: Namespace, x: Value, perm: Sequence[int]) -> Value:
-    made: Value = xp.transpose(x, perm)
-    return made
+def _transposed(xp: Namespace, x: Value, perm: Sequence[int]) -> Value:
+    transposed: Value = xp.transpose(x, perm)
+    return transposed
 
 
-def _back(shape: Sequence[Any], perm: Sequence[int]) -> tuple[Any, ...]:
+def _shape_before(shape: Sequence[Any], perm: Sequence[int]) -> tuple[Any, ...]:
     """The shape before it was permuted by *perm*."""
-    found: list[Any] = [1] * len(perm)
+    sizes: list[Any] = [1] * len(perm)
     for size, axis in zip(shape, perm, strict=True):
-        found[axis] = size
-    return tuple(found)
+        sizes[axis] = size
+    return tuple(sizes)
 
 
 def _elementwise(
     xp: Namespace,
     op_type: str,
     inputs: Sequence[Any],
-    found: Sequence[Any],
+    sources: Sequence[Any],
     perm: tuple[int, ...],
     kind: tuple[Any, Any],
     attributes: Mapping[str, Any],
 ) -> Value | None:
     operands: list[Any] = []
-    for x, one in zip(inputs, found, strict=True):
+    for x, origin in zip(inputs, sources, strict=True):
         shape = np.shape(x) if not isinstance(x, Value) else x.shape
         wide = [i for i, size in enumerate(shape) if isinstance(size, Dim) or size != 1]
-        if one is not None and one[1] == perm:
-            operands.append(one[0])
+        if origin is not None and origin[1] == perm:
+            operands.append(origin[0])
         elif not wide:
             operands.append(x)
         elif len(wide) == 1:  # With one axis that is not 1, a reshape does it, which moves no data.
             full = (1,) * (len(perm) - len(shape)) + tuple(shape)
-            operands.append(xp.reshape(x, _back(full, perm)))
+            operands.append(xp.reshape(x, _shape_before(full, perm)))
         else:
             return None
     shapes = [x.shape if isinstance(x, Value) else np.shape(x) for x in operands]
     if len(perm) != len(kind[1]):
         return None
-    made = xp.node(op_type, operands, kind[0], broadcast_shapes(*shapes), **attributes)
-    return _turned(xp, made, perm)
+    result = xp.node(op_type, operands, kind[0], broadcast_shapes(*shapes), **attributes)
+    return _transposed(xp, result, perm)
 
 
 def _reduction(
@@ -168,9 +174,9 @@ def _reduction(
     rest = [a for i, a in enumerate(perm) if i not in axes]
     before = np.array(sorted(perm[a] for a in axes), np.int64)
     if attributes.get("keepdims", 1):
-        made = xp.node(op_type, [x, before], kind[0], _back(kind[1], perm), **attributes)
-        return _turned(xp, made, perm)
+        reduced = xp.node(op_type, [x, before], kind[0], _shape_before(kind[1], perm), **attributes)
+        return _transposed(xp, reduced, perm)
     if rest != sorted(rest):
         return None
-    made = xp.node(op_type, [x, before], kind[0], kind[1], **attributes)
-    return made if isinstance(made, Value) else None
+    reduced = xp.node(op_type, [x, before], kind[0], kind[1], **attributes)
+    return reduced if isinstance(reduced, Value) else None

@@ -26,13 +26,13 @@ class Loops:
         state = [xp.value(x) for x in start]
         kinds = [(x.dtype, x.shape) for x in state]
 
-        def body(n: Value, on: Value, *now: Value) -> list[Any]:
-            after = self._fitted(step(tuple(now)), kinds)
+        def body(n: Value, on: Value, *carry: Value) -> list[Any]:
+            after = self._fitted(step(tuple(carry)), kinds)
             return [xp.value(goes_on(tuple(after)), BOOL), *after]
 
         first = xp.value(goes_on(tuple(state)), BOOL)
-        made = xp.body([(INT64, ()), (BOOL, ()), *kinds], body)
-        return tuple(xp.write("Loop", [None, first, *state], kinds, body=made))
+        loop = xp.body([(INT64, ()), (BOOL, ()), *kinds], body)
+        return tuple(xp.write("Loop", [None, first, *state], kinds, body=loop))
 
     def fori_loop(
         self, low: int, high: int | Value, step: Callable[[Any, Any], Any], start: Sequence[Operand]
@@ -43,14 +43,14 @@ class Loops:
         state = [xp.value(x) for x in ((start,) if alone else start)]
         kinds = [(x.dtype, x.shape) for x in state]
 
-        def body(n: Value, on: Value, *now: Value) -> list[Any]:
-            after = step(n + low, now[0] if alone else tuple(now))
+        def body(n: Value, on: Value, *carry: Value) -> list[Any]:
+            after = step(n + low, carry[0] if alone else tuple(carry))
             return [on, *self._fitted((after,) if alone else after, kinds)]
 
         count = xp.maximum(high - low, 0) if isinstance(high, Value) else np.array(max(high - low, 0))
-        made = xp.body([(INT64, ()), (BOOL, ()), *kinds], body)
-        found = xp.write("Loop", [xp.value(count, INT64), None, *state], kinds, body=made)
-        return found[0] if alone else tuple(found)
+        loop = xp.body([(INT64, ()), (BOOL, ()), *kinds], body)
+        values = xp.write("Loop", [xp.value(count, INT64), None, *state], kinds, body=loop)
+        return values[0] if alone else tuple(values)
 
     def _fitted(self, values: Sequence[Operand], kinds: Sequence[Kind]) -> list[Value]:
         """The results of a step, cast and broadcast to the types of the state."""

@@ -109,13 +109,13 @@ def _otherwise(xp: Writing, module: ModuleType, name: str) -> Any:
     """NumPy's object of a name. Functions raise for values: they take known operands only."""
     if name.startswith("__"):
         raise AttributeError(name)
-    found = getattr(module, name)
-    if isinstance(found, (type, ModuleType)) or not callable(found):
-        return found
+    attribute = getattr(module, name)
+    if isinstance(attribute, (type, ModuleType)) or not callable(attribute):
+        return attribute
 
     def known_only(*args: Operand, **kwargs: Operand) -> Any:
         if has_value(args) or has_value(tuple(kwargs.values())):
             raise xp.missing(f"{module.__name__}.{name}")
-        return found(*args, **kwargs)
+        return attribute(*args, **kwargs)
 
     return known_only

@@ -99,7 +99,7 @@ class Nodes:
         self.opset = opset
         self.outer = outer
         self.written: list[Node] = []
-        self._known: dict[Any, tuple[str, ...]] = {}
+        self._outputs_of: dict[Any, tuple[str, ...]] = {}
         self.made: dict[str, Node] = {} if outer is None else outer.made
         self.here: set[str] = set()
         if outer is None:
@@ -136,9 +136,9 @@ class Nodes:
 
     def declare(self, name: str, dtype: npt.DTypeLike, shape: Shape) -> str:
         """Declare a new value of this type, and return its name."""
-        found = self.unique(name)
-        self.has_type(found, dtype, shape)
-        return found
+        unique_name = self.unique(name)
+        self.has_type(unique_name, dtype, shape)
+        return unique_name
 
     def has_type(self, name: str, dtype: npt.DTypeLike, shape: Shape) -> None:
         """Record the type of a value."""
@@ -160,19 +160,19 @@ class Nodes:
         key = (op_type, domain, tuple(inputs), len(types), _key(attributes))
         writer: Nodes | None = None if domain else self  # Equal gates are not merged.
         while writer is not None:
-            if key in writer._known:
-                return writer._known[key]
+            if key in writer._outputs_of:
+                return writer._outputs_of[key]
             writer = writer.outer
-        outputs = tuple(self.declare(self._called(op_type), *kind) for kind in types)
+        outputs = tuple(self.declare(self._scoped(op_type), *kind) for kind in types)
         node = Node(op_type, domain, outputs[0], tuple(inputs), outputs, attributes)
         self.written.append(node)
         self.made.update(dict.fromkeys(outputs, node))
         self.here.update(outputs)
         if key[-1] is not None and not domain:
-            self._known[key] = outputs
+            self._outputs_of[key] = outputs
         return outputs
 
-    def _called(self, op_type: str) -> str:
+    def _scoped(self, op_type: str) -> str:
         return f"{self.place}/{op_type}" if self.place else op_type
 
     def constant(self, array: np.ndarray[Any, Any]) -> str:
@@ -189,7 +189,7 @@ class Nodes:
 
 def _key(attributes: Mapping[str, Any]) -> Any:
     """A key by which attributes are compared; None if there is a body among them."""
-    found = []
+    parts = []
     for name, value in sorted(attributes.items()):
         if isinstance(value, Body):
             return None
@@ -197,8 +197,8 @@ def _key(attributes: Mapping[str, Any]) -> Any:
             value = (value.dtype.str, value.dtype.name, value.shape, value.tobytes())
         elif isinstance(value, (list, tuple)):
             value = tuple(map(repr, value))
-        found.append((name, repr(value)))
-    return tuple(found)
+        parts.append((name, repr(value)))
+    return tuple(parts)
 
 
 def is_known(shape: Sequence[Any]) -> TypeGuard[Sequence[int]]:

@@ -105,39 +105,42 @@ def written(
     nodes.origins.update(stored)
     xp = Xp(nodes)
     backend = _Backend(xp)
-    given = []
-    for name, x in inputs.items():
-        if x.dtype.is_complex:
-            raise NotInOnnx(f"{describe(x)}: {NO_COMPLEX}")
-        dtype = _outside(x.dtype.numpy, bits)
-        nodes.has_type(name, dtype, x.shape)
-        value = Value(xp, name, dtype, x.shape)
-        xp.sizes.read(name, x.shape)
-        given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
+    operands = [_input(xp, name, x, bits) for name, x in inputs.items()]
     run = program([*inputs.values()], [*outputs.values()], backend, observer=_Naming(xp))
-    made = quietly(run, given)  # NumPy computes at once what is known.
     results = []
-    for y, value in zip(outputs.values(), made, strict=True):
+    # NumPy computes at once what is known.
+    for y, value in zip(outputs.values(), quietly(run, operands), strict=True):
         value, dtype = xp.value(value, y.dtype.numpy), _outside(y.dtype.numpy, bits)
         results.append((value if dtype == value.dtype else xp.same_bits(value, dtype)).name)
-    kept = tidied(nodes, results)
-    own = {name for node in kept for name in node.outputs}
+    tidy = tidied(nodes, results)
+    own = {name for node in tidy for name in node.outputs}
     names: dict[str, str] = {}
     for (name, y), result in zip(outputs.items(), results, strict=True):
         nodes.has_type(name, _outside(y.dtype.numpy, bits), y.shape)
         if result in own and result not in names:
             names[result] = name
         else:  # An input, a constant, or a result that has another name already.
-            kept.append(Node("Identity", "", name, (result,), (name,), {}))
+            tidy.append(Node("Identity", "", name, (result,), (name,), {}))
     return Program(
         opset,
-        _renamed(kept, _called(nodes, kept, names)),
+        _renamed(tidy, _with_operations(nodes, tidy, names)),
         [Named(name, *nodes.types[name]) for name in inputs],
         [Named(name, *nodes.types[name]) for name in outputs],
         nodes.constants,
         nodes.functions,
         nodes.types,
     )
+
+
+def _input(xp: Xp, name: str, x: Output, bits: bool) -> Value:
+    """The value of an input, which the model declares."""
+    if x.dtype.is_complex:
+        raise NotInOnnx(f"{describe(x)}: {NO_COMPLEX}")
+    dtype = _outside(x.dtype.numpy, bits)
+    xp.nodes.has_type(name, dtype, x.shape)
+    value = Value(xp, name, dtype, x.shape)
+    xp.sizes.read(name, x.shape)
+    return value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy)
 
 
 def _outside(dtype: np.dtype[Any], bits: bool) -> np.dtype[Any]:
@@ -152,18 +155,18 @@ class _Naming(Observer):
         self._xp = xp
 
     def around(self, op: Operation, plain: Callable[[], Step]) -> Step:
-        xp, step = self._xp, self._written(op, plain)
+        xp, step = self._xp, self._step_of(op, plain)
 
         def named(*arrays: Array) -> Sequence[Any]:
             with xp.nodes.at(op.name):
-                made = step(*arrays)
-            _note(xp, made[0] if made else None, op)
-            note(xp.nodes, op, arrays, made)
-            return made
+                results = step(*arrays)
+            _note(xp, results[0] if results else None, op)
+            note(xp.nodes, op, arrays, results)
+            return results
 
         return named
 
-    def _written(self, op: Operation, plain: Callable[[], Step]) -> Step:
+    def _step_of(self, op: Operation, plain: Callable[[], Step]) -> Step:
         if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
             raise NotInOnnx(f"{describe(op)}: {NO_COMPLEX}")
         if issubclass(op.definition, gates.Gate):
@@ -171,31 +174,33 @@ class _Naming(Observer):
             return lambda *arrays: (form(*arrays),)
         if op.definition is CustomGradient:
             return own_gradient(self._xp, op, self._function)
-        found = lowering(op.definition, _Backend.name)
-        if isinstance(found, Unsupported):
-            raise NotInOnnx(f"{describe(op)} has no form in ONNX: {found.reason}")
+        lowered = lowering(op.definition, _Backend.name)
+        if isinstance(lowered, Unsupported):
+            raise NotInOnnx(f"{describe(op)} has no form in ONNX: {lowered.reason}")
         return plain()
 
     def _function(self, inputs: Mapping[str, Output], outputs: Mapping[str, Output]) -> Function:
         """A graph as a function of the model."""
-        made = written(inputs, outputs, self._xp.opset, functions=self._xp.nodes.functions)
-        return Function(list(inputs), list(outputs), made.nodes, (), made.constants)
+        body = written(inputs, outputs, self._xp.opset, functions=self._xp.nodes.functions)
+        return Function(list(inputs), list(outputs), body.nodes, (), body.constants)
 
 
 def _note(xp: Xp, value: object, op: Operation) -> None:
     """Record that a value, and what it is the transpose of, are results of an operation."""
     before = source(xp, value)
-    for one in (value, *(before or ())[:1]):
-        if isinstance(one, Value) and (op.definition is gates.Named or one.name not in xp.nodes.results):
-            xp.nodes.results[one.name] = op.name
+    for result in (value, *(before or ())[:1]):
+        if isinstance(result, Value) and (
+            op.definition is gates.Named or result.name not in xp.nodes.results
+        ):
+            xp.nodes.results[result.name] = op.name
 
 
-def _called(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dict[str, str]:
+def _with_operations(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dict[str, str]:
     """Adds to *names*: results of operations are called as these are."""
     for node in written:
         for value in node.attributes.values():
             if isinstance(value, Body):
-                _called(nodes, value.nodes, names)
+                _with_operations(nodes, value.nodes, names)
         result = node.outputs[0]
         if result in nodes.results and result not in names and not node.domain:
             names[result] = nodes.unique(nodes.results[result])
@@ -237,8 +242,8 @@ def unwritable(operations: Sequence[Operation]) -> str | None:
             continue  # They are fed, or erased before the graph runs.
         xp = Xp(Nodes(LATEST))
         try:
-            given = [xp.input(f"x{i}", x.dtype.numpy, x.shape) for i, x in enumerate(op.inputs)]
-            quietly(observed(op, _Backend(xp), _Naming(xp)), *given)
+            operands = [xp.input(f"x{i}", x.dtype.numpy, x.shape) for i, x in enumerate(op.inputs)]
+            quietly(observed(op, _Backend(xp), _Naming(xp)), *operands)
         except EngineError as error:
             if not getattr(error, "sizes", False):
                 return f"cannot compute {describe(op)}: {error.message}"

@@ -73,7 +73,7 @@ class _Writer:
         used = {name for node in program.nodes for name in reads([node])}
         constants = {name: array for name, array in program.constants.items() if name in used}
         fixed = [name for name, array in constants.items() if self._is_node(array)]
-        held = {
+        initializers = {
             name: array for name, array in (constants | stored).items() if name in used and name not in fixed
         }
         graph = helper.make_graph(
@@ -82,7 +82,7 @@ class _Writer:
             name,
             [self.info(x) for x in program.inputs if x.name not in stored],
             [self.info(y) for y in program.outputs],
-            [self.held(array, name) for name, array in held.items()],
+            [self.initializer(array, name) for name, array in initializers.items()],
         )
         opsets = [helper.make_opsetid("", program.opset)]
         if program.functions:
@@ -108,19 +108,19 @@ class _Writer:
             name,
             list(function.inputs),
             list(function.outputs),
-            [self.constant(*one) for one in constants] + [self.node(node) for node in function.nodes],
+            [self.constant(*pair) for pair in constants] + [self.node(node) for node in function.nodes],
             opsets,
             list(function.attributes),
         )
 
     def node(self, node: Node) -> Any:
-        made = self._helper.make_node(
+        proto = self._helper.make_node(
             node.op_type, node.inputs, node.outputs, name=node.name, domain=node.domain or None
         )
-        made.attribute.extend(
+        proto.attribute.extend(
             self._helper.make_attribute(key, self.attribute(value)) for key, value in node.attributes.items()
         )
-        return made
+        return proto
 
     def attribute(self, value: object) -> Any:
         if isinstance(value, Body):
@@ -146,11 +146,11 @@ class _Writer:
     def constant(self, array: np.ndarray[Any, Any], name: str) -> Any:
         return self._helper.make_node("Constant", [], [name], name=name, value=self.tensor(array))
 
-    def held(self, array: np.ndarray[Any, Any], name: str) -> Any:
+    def initializer(self, array: np.ndarray[Any, Any], name: str) -> Any:
         """An array of the graph, in the model or beside it."""
         if self._beside is None or array.nbytes < Beside.LEAST:
             return self.tensor(array, name)
-        told = self._beside.place(array)
+        reference = self._beside.place(array)
         proto = self._onnx.TensorProto
         return proto(
             name=name,
@@ -158,7 +158,7 @@ class _Writer:
             dims=array.shape,
             data_location=proto.EXTERNAL,
             external_data=[
-                self._onnx.StringStringEntryProto(key=key, value=value) for key, value in told.items()
+                self._onnx.StringStringEntryProto(key=key, value=value) for key, value in reference.items()
             ],
         )
 
@@ -166,8 +166,8 @@ class _Writer:
         return self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
 
     def element(self, dtype: np.dtype[Any]) -> int:
-        found: int = self._helper.np_dtype_to_tensor_dtype(dtype)
-        return found
+        code: int = self._helper.np_dtype_to_tensor_dtype(dtype)
+        return code
 
 
 def _calls(node: Node) -> bool:

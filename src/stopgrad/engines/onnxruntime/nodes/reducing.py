@@ -22,7 +22,7 @@ FEW = 64
 _SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}
 
 
-def _counted(x: Array, dtype: npt.DTypeLike | None) -> Any:
+def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> Any:
     """The dtype of a sum or product: as in NumPy, 64 bits for integers unless a dtype is given."""
     if dtype is not None or x.dtype.kind not in "biu":
         return dtype
@@ -40,8 +40,8 @@ class Reducing(Writing):
             return x
         within = computed_in(op_type, x.dtype)
         shape = [1 if a in axes else size for a, size in enumerate(x.shape) if keepdims or a not in axes]
-        given = [self.value(x, within), np.array(axes, np.int64)]
-        return self.cast(self.node(op_type, given, within, shape, keepdims=int(keepdims)), x.dtype)
+        operands = [self.value(x, within), np.array(axes, np.int64)]
+        return self.cast(self.node(op_type, operands, within, shape, keepdims=int(keepdims)), x.dtype)
 
     @writes
     def sum(
@@ -53,14 +53,14 @@ class Reducing(Writing):
     ) -> Any:
         if x.dtype.kind not in "biu":
             return self._in_parts(self.value(x, dtype), axis, keepdims)
-        result = np.dtype(_counted(x, dtype) or x.dtype)
+        result = np.dtype(_sum_dtype(x, dtype) or x.dtype)
         if result.kind not in "iu":
             return self.reduce("ReduceSum", self.value(x, result), axis, keepdims)
         # The runtime adds integers as float64, which is exact up to 2⁵³.
         x = self.value(x)
         if 2.0 ** min(8 * x.dtype.itemsize, 8 * result.itemsize) * _most(x.size) < 2.0**53:
             return self.cast(self.reduce("ReduceSum", self.value(x, INT64), axis, keepdims), result)
-        return self._exactly(self.value(x, result), axis, keepdims, self._added)
+        return self._exactly(self.value(x, result), axis, keepdims, self._row_sums)
 
     def _in_parts(self, x: Value, axis: int | Sequence[int] | None, keepdims: bool) -> Value:
         """A sum of which no operator adds more than a few numbers: runtimes add them one by one."""
@@ -94,10 +94,10 @@ class Reducing(Writing):
         keepdims: bool = False,
         dtype: npt.DTypeLike | None = None,
     ) -> Any:
-        x = self.value(x, _counted(x, dtype))
+        x = self.value(x, _sum_dtype(x, dtype))
         if x.dtype.kind not in "iu":
             return self.reduce("ReduceProd", x, axis, keepdims)
-        return self._exactly(x, axis, keepdims, self._multiplied)
+        return self._exactly(x, axis, keepdims, self._row_products)
 
     def _exactly(
         self, x: Value, axis: int | Sequence[int] | None, keepdims: bool, function: Callable[[Value], Value]
@@ -107,18 +107,18 @@ class Reducing(Writing):
         axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
         if not axes:
             return x
-        kept = [a for a in range(x.ndim) if a not in axes]
-        shape = [x.shape[a] for a in kept]
+        remaining = [a for a in range(x.ndim) if a not in axes]
+        shape = [x.shape[a] for a in remaining]
         rows, columns = product(shape), product([x.shape[a] for a in axes])
-        table = self.reshape(self.transpose(x, [*kept, *axes]), (rows, columns))
+        table = self.reshape(self.transpose(x, [*remaining, *axes]), (rows, columns))
         whole = [1 if a in axes else size for a, size in enumerate(x.shape)] if keepdims else shape
         return self.reshape(function(table), whole)
 
-    def _added(self, table: Value) -> Value:
+    def _row_sums(self, table: Value) -> Value:
         ones = self.full((table.shape[1], 1), 1, table.dtype)
         return self.node("MatMul", [table, ones], table.dtype, (table.shape[0], 1))
 
-    def _multiplied(self, table: Value) -> Value:
+    def _row_products(self, table: Value) -> Value:
         """A Scan over the columns, with a column of ones in front, because it needs at least one."""
         rows = (table.shape[0],)
         one = self.full((*rows, 1), 1, table.dtype)
@@ -126,8 +126,10 @@ class Reducing(Writing):
         kind = (table.dtype, rows)
         body = self.body([kind, kind], lambda before, column: [before * column])
         first = self.full(rows, 1, table.dtype)
-        found = self.write("Scan", [first, table], [kind], body=body, num_scan_inputs=1, scan_input_axes=[1])
-        return found[0]
+        products = self.write(
+            "Scan", [first, table], [kind], body=body, num_scan_inputs=1, scan_input_axes=[1]
+        )
+        return products[0]
 
     @writes
     def mean(
@@ -157,10 +159,10 @@ class Reducing(Writing):
         """Numbers in the same order, of a dtype that runtimes can compare; and the function back."""
         dtype, signed = x.dtype, _SIGNED.get(x.dtype)
         if signed is None or has_kernel(operator, dtype):
-            return self.cast(x, computed_in(operator, dtype)), lambda found: self.cast(found, dtype)
+            return self.cast(x, computed_in(operator, dtype)), lambda y: self.cast(y, dtype)
         # With the first bit flipped, unsigned integers have the order of signed ones.
         first = np.array(np.iinfo(signed).min, signed)
-        return self.cast(x, signed) ^ first, lambda found: self.cast(found ^ first, dtype)
+        return self.cast(x, signed) ^ first, lambda y: self.cast(y ^ first, dtype)
 
     @writes
     def max(
@@ -188,20 +190,20 @@ class Reducing(Writing):
     def _extreme(
         self, op_type: str, x: Value, axis: int | Sequence[int] | None, keepdims: bool, initial: float | None
     ) -> Value:
-        given, back = self.ordered(op_type, x)
-        if given.dtype == INT64:
-            extreme = functools.partial(self._extreme_of_rows, op_type)
-            return back(self._exactly(given, axis, keepdims, extreme))
-        found = back(self.reduce(op_type, given, axis, keepdims))
-        if initial is not None and given.dtype != x.dtype and not _has_elements(x):
+        comparable, back = self.ordered(op_type, x)
+        if comparable.dtype == INT64:
+            of_rows = functools.partial(self._extreme_of_rows, op_type)
+            return back(self._exactly(comparable, axis, keepdims, of_rows))
+        extreme = back(self.reduce(op_type, comparable, axis, keepdims))
+        if initial is not None and comparable.dtype != x.dtype and not _has_elements(x):
             # For no elements the runtime returns the limit of the wider dtype.
             none = np.asarray(initial, x.dtype)
-            found = self.where(self._is_empty(x), none, found)
-        if x.dtype.kind in "biu" or found is x:
-            return found
+            extreme = self.where(self._is_empty(x), none, extreme)
+        if x.dtype.kind in "biu" or extreme is x:
+            return extreme
         # Runtimes may miss a NaN, depending on its position.
         bad = self.any(self.isnan(x), axis, keepdims)
-        return self.where(bad, np.asarray(np.nan, x.dtype), found)
+        return self.where(bad, np.asarray(np.nan, x.dtype), extreme)
 
     def _extreme_of_rows(self, op_type: str, table: Value) -> Value:
         """By ArgMax or ArgMin: onnxruntime's ReduceMax of int64 compares only some of the bits."""
@@ -234,16 +236,16 @@ class Reducing(Writing):
         axis %= x.ndim
         shape: list[int | Dim] = list(x.shape)
         shape[axis : axis + 1] = [1] if keepdims else []
-        given = self.ordered(op_type, x)[0]
-        found = self.node(op_type, [given], INT64, shape, axis=axis, keepdims=int(keepdims))
+        comparable = self.ordered(op_type, x)[0]
+        position = self.node(op_type, [comparable], INT64, shape, axis=axis, keepdims=int(keepdims))
         if x.dtype.kind in "biu":
-            return found
+            return position
         bad = self.cast(self.isnan(x), UINT8)
         first = self.node(
             "ArgMax", [self.cast(bad, np.int32)], INT64, shape, axis=axis, keepdims=int(keepdims)
         )
         some = self.cast(self.reduce("ReduceMax", bad, axis, keepdims), BOOL)
-        return self.where(some, first, found)
+        return self.where(some, first, position)
 
 
 def _most(size: int | Dim) -> float:

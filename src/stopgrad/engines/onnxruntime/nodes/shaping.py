@@ -67,9 +67,9 @@ class Shaping(Writing):
         whole = isinstance(count, int) and all(isinstance(n, int) for n in (first, last, step))
         if is_known([first, last]) and not (whole and count > SMALL):
             return np.arange(first, last, step, dtype)  # type: ignore[call-overload]
-        given = [self.value(n, INT64) for n in (first, last, step)]
-        made = self.node("Range", given, INT64, [count])
-        return made if dtype is None else self.astype(made, dtype)
+        bounds = [self.value(n, INT64) for n in (first, last, step)]
+        numbers = self.node("Range", bounds, INT64, [count])
+        return numbers if dtype is None else self.astype(numbers, dtype)
 
     # ------------------------------------------------------------------------------------------ shaped
 
@@ -79,24 +79,24 @@ class Shaping(Writing):
         shape = _sizes(shape)
         if x.shape == shape:
             return x
-        behind = (None,) * (len(shape) - x.ndim) + x.shape
+        aligned = (None,) * (len(shape) - x.ndim) + x.shape
         empty = [
-            not isinstance(size, Dim) and size == 0 != have for have, size in zip(behind, shape, strict=True)
+            not isinstance(size, Dim) and size == 0 != old for old, size in zip(aligned, shape, strict=True)
         ]
         if any(empty):  # onnxruntime's Expand mistakes a size of 0 for 1.
             wide = self.broadcast_to(x, [1 if none else n for none, n in zip(empty, shape, strict=True)])
             return wide[tuple(slice(0) if none else slice(None) for none in empty)]
         # Given 1, Expand leaves an axis as it is, so no size has to be computed for it.
-        kept = [1 if have == size else size for have, size in zip(behind, shape, strict=True)]
-        return self.node("Expand", [x, self.shape(kept)], x.dtype, shape)
+        sizes = [1 if old == size else size for old, size in zip(aligned, shape, strict=True)]
+        return self.node("Expand", [x, self.shape(sizes)], x.dtype, shape)
 
     @writes
     def reshape(self, x: Operand, shape: Size | Sequence[Size]) -> Any:
         x = self.value(x)
         shape = _sizes(shape)
-        given = [size for size in shape if isinstance(size, Dim) or size != -1]
-        if len(given) < len(shape):
-            rest: Any = exact_quotient(product(x.shape), product(given)) if product(given) != 0 else 0
+        others = [size for size in shape if isinstance(size, Dim) or size != -1]
+        if len(others) < len(shape):
+            rest: Any = exact_quotient(product(x.shape), product(others)) if product(others) != 0 else 0
             shape = tuple(rest if not isinstance(size, Dim) and size == -1 else size for size in shape)
         before = producer(self, x)
         if before is not None and before.op_type == "Reshape":  # Two in a row become one.
@@ -181,14 +181,14 @@ def _in_short(old: Sequence[Any], new: Sequence[Any]) -> list[int] | None:
 
     None if more sizes are unknown.
     """
-    found: list[int] = []
+    short: list[int] = []
     for axis, size in enumerate(new):
         if not isinstance(size, Dim):
-            found.append(size)
+            short.append(size)
         elif axis < len(old) and old[axis] is size:
-            found.append(0)
-        elif -1 not in found:
-            found.append(-1)
+            short.append(0)
+        elif -1 not in short:
+            short.append(-1)
         else:
             return None
-    return found
+    return short

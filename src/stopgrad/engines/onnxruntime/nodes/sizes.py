@@ -41,12 +41,12 @@ class Sizes:
                 rest = factor
             else:
                 return
-        found = self._node("Shape", [name], start=axis, end=axis + 1)
+        solution = self._node("Shape", [name], start=axis, end=axis + 1)
         if rest:
-            found = self._node("Sub", [found, self._number(rest)])
+            solution = self._node("Sub", [solution, self._number(rest)])
         if slope != 1:
-            found = self._node("Div", [found, self._number(slope)])
-        self._named[unknown[0].name] = found
+            solution = self._node("Div", [solution, self._number(slope)])
+        self._named[unknown[0].name] = solution
 
     def one(self, size: int | Dim) -> str:
         """The name of a value of shape [1] that holds a size."""
@@ -91,8 +91,8 @@ class Sizes:
             term: str | None = None
             for symbol, power in monomial:
                 for _ in range(power):
-                    one = self._symbols[symbol]
-                    term = one if term is None else self._node("Mul", [term, one])
+                    base = self._symbols[symbol]
+                    term = base if term is None else self._node("Mul", [term, base])
             if term is None:
                 term = self._number(factor)
             elif factor != 1:
@@ -111,11 +111,11 @@ class Sizes:
 
 def _inside(size: int | Dim) -> set[Symbol]:
     """All symbols that a size is computed from."""
-    found: set[Symbol] = set()
-    left = list(symbols(size)) if isinstance(size, Dim) else []
-    while left:
-        symbol = left.pop()
-        if symbol not in found:
-            found.add(symbol)
-            left += [inner for one in symbol.of if isinstance(one, Dim) for inner in symbols(one)]
-    return found
+    within: set[Symbol] = set()
+    waiting = list(symbols(size)) if isinstance(size, Dim) else []
+    while waiting:
+        symbol = waiting.pop()
+        if symbol not in within:
+            within.add(symbol)
+            waiting += [inner for part in symbol.of if isinstance(part, Dim) for inner in symbols(part)]
+    return within

@@ -121,8 +121,8 @@ def gammaln(xp: Writing, x: Value) -> Any:
     left = x < 0
     right = _lgamma_right(xp, xp.where(left, 1 - x, x))
     sine = _sine_of_pi(xp, x)
-    found = xp.where(left, math.log(math.pi) - xp.log(sine) - right, right)
-    return xp.where((xp.abs(x) == math.inf) | (left & (sine == 0)), math.inf, found)
+    value = xp.where(left, math.log(math.pi) - xp.log(sine) - right, right)
+    return xp.where((xp.abs(x) == math.inf) | (left & (sine == 0)), math.inf, value)
 
 
 def digamma(xp: Writing, x: Value) -> Any:
@@ -134,9 +134,9 @@ def digamma(xp: Writing, x: Value) -> Any:
     far = xp.where(low, x + _SHIFTED, x)
     square = 1 / (far * far)
     terms = [float(b / (2 * k + 2)) for k, b in enumerate(_BERNOULLI)]
-    found = xp.log(far) - 0.5 / far - horner(terms[::-1], square) * square
-    found = xp.where(x == math.inf, x, found)
-    return xp.where(low, found - back, found)
+    asymptotic = xp.log(far) - 0.5 / far - horner(terms[::-1], square) * square
+    asymptotic = xp.where(x == math.inf, x, asymptotic)
+    return xp.where(low, asymptotic - back, asymptotic)
 
 
 def zeta(xp: Writing, s: float, q: Value) -> Any:
@@ -146,12 +146,12 @@ def zeta(xp: Writing, s: float, q: Value) -> Any:
         total = total + (q + k) ** -s
     far = q + _SHIFTED
     power = far**-s
-    found = total + power * far / (s - 1) + power * 0.5
+    value = total + power * far / (s - 1) + power * 0.5
     factor = s
     for k, b in enumerate(_BERNOULLI):
-        found = found + float(b) / math.factorial(2 * k + 2) * factor * power * far ** -(2.0 * k + 1)
+        value = value + float(b) / math.factorial(2 * k + 2) * factor * power * far ** -(2.0 * k + 1)
         factor = factor * (s + 2 * k + 1) * (s + 2 * k + 2)
-    return xp.where(q == math.inf, 0.0, found)
+    return xp.where(q == math.inf, 0.0, value)
 
 
 # --------------------------------------------------------------------------------------- incomplete
@@ -165,8 +165,8 @@ _TINY = 1e-300
 def _converging(xp: Writing, step: Callable[..., Any], state: tuple[Any, ...]) -> tuple[Any, ...]:
     """Steps until all terms, the last part of the state, are negligible. The first part counts the rounds."""
     goes_on = lambda now: xp.any(xp.abs(now[-1]) > _PRECISE) & (now[0] < _ROUNDS)
-    found: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
-    return found
+    last: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
+    return last
 
 
 def _lower_series(xp: Writing, a: Value, x: Value) -> Any:
@@ -189,13 +189,13 @@ def _lentz(xp: Writing, step: Callable[..., Any], start: Value, below: Value, ab
     """
 
     def next_(now: tuple[Value, ...]) -> Any:
-        n, found, c, d, _ = now
+        n, fraction, c, d, _ = now
         up, down = step(n)
         d = down + up * d
         c = down + up / c
         d = 1 / xp.where(xp.abs(d) < _TINY, _TINY, d)
         c = xp.where(xp.abs(c) < _TINY, _TINY, c)
-        return n + 1.0, found * (c * d), c, d, c * d - 1.0
+        return n + 1.0, fraction * (c * d), c, d, c * d - 1.0
 
     one = xp.ones((), start.dtype)
     return _converging(xp, next_, (one, start, above, below, xp.ones_like(start)))[1]
@@ -218,14 +218,14 @@ def gammainc(xp: Writing, a: Value, x: Value, upper: bool) -> Any:
     mass = xp.exp(a_in * xp.log(x_in) - x_in - gammaln(xp, a_in))
     p = mass * _lower_series(xp, a_in, xp.where(by_series, x_in, 1e-3))
     q = mass * _upper_fraction(xp, xp.where(by_series, 1.0, a_in), xp.where(by_series, 2.0, x_in))
-    found = xp.where(by_series, 1 - p, q) if upper else xp.where(by_series, p, 1 - q)
+    probability = xp.where(by_series, 1 - p, q) if upper else xp.where(by_series, p, 1 - q)
     # The whole mass lies between 0 and ∞; at 0 if a is 0, and at ∞ if a is ∞.
     below = xp.where((x == math.inf) | (a == 0), 1.0, 0.0)
     edge = 1 - below if upper else below
     undefined = (
         (a < 0) | (x < 0) | (a != a) | (x != x) | ((a == 0) & (x == 0)) | ((a == math.inf) & (x == math.inf))
     )
-    return xp.where(undefined, math.nan, xp.where(inside, found, edge))
+    return xp.where(undefined, math.nan, xp.where(inside, probability, edge))
 
 
 def betainc(xp: Writing, a: Value, b: Value, x: Value) -> Any:
@@ -247,9 +247,9 @@ def betainc(xp: Writing, a: Value, b: Value, x: Value) -> Any:
     fraction = _lentz(xp, step, one, xp.zeros_like(z), one)
     logarithm = gammaln(xp, a + b) - gammaln(xp, a) - gammaln(xp, b)
     mass = xp.exp(logarithm + p * xp.log(z) + q * log1p(xp, -z)) / p
-    found = mass / fraction
-    found = xp.where(turned, 1 - found, found)
-    return xp.where(inside, found, xp.where(x == 0, 0.0, xp.where(x == 1, 1.0, math.nan)))
+    probability = mass / fraction
+    probability = xp.where(turned, 1 - probability, probability)
+    return xp.where(inside, probability, xp.where(x == 0, 0.0, xp.where(x == 1, 1.0, math.nan)))
 
 
 # ------------------------------------------------------------------------------------------- of Bessel

@@ -19,13 +19,13 @@ def tidied(nodes: Nodes, wanted: Sequence[str]) -> list[Node]:
         nodes: as they were written.
         wanted: the names of the results.
     """
-    kept, _ = _needed(nodes.written, wanted)
-    return _needed(_Fusing(nodes, kept, wanted).fused(kept), wanted)[0]
+    needed, _ = _needed(nodes.written, wanted)
+    return _needed(_Fusing(nodes, needed, wanted).fused(needed), wanted)[0]
 
 
 def _needed(written: Sequence[Node], wanted: Sequence[str]) -> tuple[list[Node], set[str]]:
     """The nodes that are needed, also in bodies, and all names that they read."""
-    read, kept = set(wanted), []
+    read, needed = set(wanted), []
     for node in reversed(written):
         if read.isdisjoint(node.outputs):
             continue
@@ -36,8 +36,8 @@ def _needed(written: Sequence[Node], wanted: Sequence[str]) -> tuple[list[Node],
                 attributes[key] = value._replace(nodes=inner)
                 read |= names
         read.update(node.inputs)
-        kept.append(node._replace(attributes=attributes))
-    return kept[::-1], read
+        needed.append(node._replace(attributes=attributes))
+    return needed[::-1], read
 
 
 def reads(nodes: Sequence[Node]) -> Iterator[str]:
@@ -56,7 +56,7 @@ class _Fusing:
     def __init__(self, nodes: Nodes, written: Sequence[Node], wanted: Sequence[str]) -> None:
         self._nodes = nodes
         self._uses = Counter([*reads(written), *wanted])
-        self._made: dict[str, tuple[Node, list[Node]]] = {}
+        self._producers: dict[str, tuple[Node, list[Node]]] = {}
         self._graphs: list[list[Node]] = []
         self._names: dict[str, str] = {}
 
@@ -71,14 +71,14 @@ class _Fusing:
             inputs = tuple(self._names.get(name, name) for name in node.inputs)
             node = node._replace(inputs=inputs, attributes=attributes)
             node = _FUSED.get(node.op_type, _as_it_is)(self, node)
-            self._made.update(dict.fromkeys(node.outputs, (node, done)))
+            self._producers.update(dict.fromkeys(node.outputs, (node, done)))
             done.append(node)
         self._graphs.pop()
         return done
 
     def own(self, name: str, op_type: str) -> Node | None:
         """The node that makes a value, if it is of this type, used once, and in the same graph or body."""
-        node, graph = self._made.get(name, (None, None))
+        node, graph = self._producers.get(name, (None, None))
         if node is None or graph is not self._graphs[-1] or node.op_type != op_type or self._uses[name] != 1:
             return None
         return node
@@ -93,7 +93,7 @@ class _Fusing:
             return None
         if name in self._nodes.constants:
             return self._nodes.constant(self._nodes.constants[name].reshape(-1))
-        node, _ = self._made.get(name, (None, None))
+        node, _ = self._producers.get(name, (None, None))
         if node is not None and node.op_type == "Reshape" and self.shape(node.inputs[0]) == (count,):
             return node.inputs[0]
         return None
@@ -122,9 +122,9 @@ def _biased(fusing: _Fusing, node: Node) -> Node:
             return norm._replace(inputs=(*norm.inputs, bias), outputs=node.outputs)
         conv = fusing.own(x, "Conv") or fusing.own(x, "ConvTranspose")
         if conv is not None and len(conv.inputs) == 2:
-            shape, given = fusing.shape(x), fusing.shape(bias)
-            if len(given) == len(shape) - 1 or (len(given) == len(shape) and given[0] == 1):
-                vector = fusing.vector(bias, shape[1]) if given[1 - len(shape)] == shape[1] else None
+            shape, bias_shape = fusing.shape(x), fusing.shape(bias)
+            if len(bias_shape) == len(shape) - 1 or (len(bias_shape) == len(shape) and bias_shape[0] == 1):
+                vector = fusing.vector(bias, shape[1]) if bias_shape[1 - len(shape)] == shape[1] else None
                 if vector is not None:
                     return conv._replace(inputs=(*conv.inputs, vector), outputs=node.outputs)
     return node

@@ -44,9 +44,9 @@ def writes(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(self: Writing, *args: Operand, **kwargs: Operand) -> Any:
         if numpys is not None and not has_value(args) and not has_value(tuple(kwargs.values())):
-            made = numpys(*args, **kwargs)
-            if not isinstance(made, np.ndarray) or made.size <= max(SMALL, *map(_count, args)):
-                return made
+            result = numpys(*args, **kwargs)
+            if not isinstance(result, np.ndarray) or result.size <= max(SMALL, *map(_count, args)):
+                return result
         return function(self, *args, **kwargs)
 
     return call
@@ -129,33 +129,33 @@ class Writing:
 
         Where runtimes lack a kernel for the dtype, the node is written for a wider one: see :mod:`kernels`.
         """
-        given = [None if x is None else self.value(x) for x in inputs]
-        found = None if domain else data_operand(op_type, attributes)
-        data = None if found is None else given[found[1]]
-        if found is None or data is None or (within := computed_in(found[0], data.dtype)) == data.dtype:
-            return self._written(op_type, given, types, domain, attributes)
+        operands = [None if x is None else self.value(x) for x in inputs]
+        kernel = None if domain else data_operand(op_type, attributes)
+        data = None if kernel is None else operands[kernel[1]]
+        if kernel is None or data is None or (within := computed_in(kernel[0], data.dtype)) == data.dtype:
+            return self._add(op_type, operands, types, domain, attributes)
         dtype = data.dtype
-        given = [
-            x if x is None or i < found[1] or x.dtype != dtype else self.cast(x, within)
-            for i, x in enumerate(given)
+        operands = [
+            x if x is None or i < kernel[1] or x.dtype != dtype else self.cast(x, within)
+            for i, x in enumerate(operands)
         ]
         wider = [(within, shape) if kind == dtype else (kind, shape) for kind, shape in types]
-        made = self._written(op_type, given, wider, domain, attributes)
-        return [self.cast(y, kind) for y, (kind, _) in zip(made, types, strict=True)]
+        results = self._add(op_type, operands, wider, domain, attributes)
+        return [self.cast(y, kind) for y, (kind, _) in zip(results, types, strict=True)]
 
-    def _written(
+    def _add(
         self,
         op_type: str,
-        given: Sequence[Value | None],
+        operands: Sequence[Value | None],
         types: Sequence[Kind],
         domain: str,
         attributes: Mapping[str, Any],
     ) -> list[Value]:
-        names = ["" if x is None else x.name for x in given]
+        names = ["" if x is None else x.name for x in operands]
         while names and not names[-1]:
             names.pop()
-        made = self.nodes.add(op_type, names, types, domain, **attributes)
-        return [Value(self, name, *kind) for name, kind in zip(made, types, strict=True)]
+        outputs = self.nodes.add(op_type, names, types, domain, **attributes)
+        return [Value(self, name, *kind) for name, kind in zip(outputs, types, strict=True)]
 
     def node(
         self,
@@ -166,9 +166,9 @@ class Writing:
         **attributes: object,
     ) -> Value:
         """A node with one output."""
-        found = behind(self, op_type, inputs, (np.dtype(dtype), tuple(shape)), attributes)
-        if found is not None:
-            return found
+        transposed = behind(self, op_type, inputs, (np.dtype(dtype), tuple(shape)), attributes)
+        if transposed is not None:
+            return transposed
         return self.write(op_type, inputs, [(np.dtype(dtype), tuple(shape))], "", **attributes)[0]
 
     def elementwise(
@@ -186,24 +186,24 @@ class Writing:
         within = computed_in(op_type, dtype)
         operands = [self.value(self.value(x, dtype), within) for x in xs]
         shape = broadcast_shapes(*[x.shape for x in operands])
-        made = self.node(
+        output = self.node(
             op_type.partition("[")[0],
             self._as_deep(self._unexpanded(operands, shape), shape),
             within if result is None else result,
             shape,
             **attributes,
         )
-        return self.cast(made, dtype if result is None else result)
+        return self.cast(output, dtype if result is None else result)
 
     def _unexpanded(self, operands: list[Value], shape: Shape) -> list[Value]:
         """The operands; those that were expanded as they were before, if another has the result's shape."""
-        found = list(operands)
-        for i, x in enumerate(found):
+        unexpanded = list(operands)
+        for i, x in enumerate(unexpanded):
             node = producer(self, x)
-            rest = (other.shape for j, other in enumerate(found) if j != i)
+            rest = (other.shape for j, other in enumerate(unexpanded) if j != i)
             if node is not None and node.op_type == "Expand" and shape in rest:
-                found[i] = Value(self, node.inputs[0], *self.nodes.types[node.inputs[0]])
-        return found
+                unexpanded[i] = Value(self, node.inputs[0], *self.nodes.types[node.inputs[0]])
+        return unexpanded
 
     def _as_deep(self, operands: list[Value], shape: Shape) -> list[Value]:
         """The operands; scalars with as many axes as the result, if that is large and ends in axes of one.
@@ -257,16 +257,18 @@ class Writing:
         """The body of a loop or branch: what a function writes for inputs of these types."""
         inner = Nodes(self.opset, self.nodes)
         with self.inside(inner):
-            given = [Value(self, inner.declare("given", *kind), *kind) for kind in kinds]
-            made = [self.value(y) for y in function(*given)]
+            inputs = [Value(self, inner.declare("given", *kind), *kind) for kind in kinds]
+            outputs = [self.value(y) for y in function(*inputs)]
             own = {name for node in inner.written for name in node.outputs}
-            seen: set[str] = set()
-            for i, y in enumerate(made):
-                if y.name not in own or y.name in seen:  # An output must be made inside, and be listed once.
-                    made[i] = Value(self, inner.declare("same", y.dtype, y.shape), y.dtype, y.shape)
-                    inner.written.append(_identity(y.name, made[i].name))
-                seen.add(made[i].name)
-        return Body(inner.written, [_named(x) for x in given], [_named(y) for y in made])
+            listed: set[str] = set()
+            for i, y in enumerate(outputs):
+                if (
+                    y.name not in own or y.name in listed
+                ):  # An output must be made inside, and be listed once.
+                    outputs[i] = Value(self, inner.declare("same", y.dtype, y.shape), y.dtype, y.shape)
+                    inner.written.append(_identity(y.name, outputs[i].name))
+                listed.add(outputs[i].name)
+        return Body(inner.written, [_named(x) for x in inputs], [_named(y) for y in outputs])
 
     # ----------------------------------------------------------------------------------------- refusals
 

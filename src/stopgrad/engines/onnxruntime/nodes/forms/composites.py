@@ -80,9 +80,9 @@ def _sparse_cross_entropy(xp: Writing, labels: Array, logits: Array) -> Any:
     """Minus the log-probability of the label's class; NaN where the label is no class."""
     axis = logits.ndim - 1
     logs = _log_softmax(xp, logits, axis=(axis,))
-    at, inside = bounded(xp, labels, logits.shape[axis])
+    clipped, inside = bounded(xp, labels, logits.shape[axis])
     chosen = xp.node(
-        "GatherElements", [logs, xp.expand_dims(at, axis)], logits.dtype, (*at.shape, 1), axis=axis
+        "GatherElements", [logs, xp.expand_dims(clipped, axis)], logits.dtype, (*clipped.shape, 1), axis=axis
     )
     losses = xp.negative(xp.squeeze(chosen, axis))
     return losses if inside is None else xp.where(inside, losses, number(math.nan, logits.dtype))
@@ -136,8 +136,8 @@ def _silu(xp: Writing, x: Array) -> Any:
 def _gelu(xp: Writing, x: Array, *, approximate: bool) -> Any:
     if x.dtype != _FLOAT32 or xp.opset < 20:
         return Gelu.lower(xp, x, approximate=approximate)
-    ways = {"approximate": "tanh"} if approximate else {}
-    return xp.node("Gelu", [x], x.dtype, x.shape, **ways)
+    attributes = {"approximate": "tanh"} if approximate else {}
+    return xp.node("Gelu", [x], x.dtype, x.shape, **attributes)
 
 
 COMPOSITES: Mapping[type[Op], Callable[..., Any]] = {

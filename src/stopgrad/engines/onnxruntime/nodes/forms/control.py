@@ -24,8 +24,8 @@ from stopgrad.transforms.control.scans import Scan
 _BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
 
 
-def _results(made: Sequence[Any]) -> Any:
-    return made[0] if len(made) == 1 else made
+def _results(values: Sequence[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
 
 
 def _kinds(types: Sequence[Any]) -> list[Any]:
@@ -44,15 +44,15 @@ def _case(
 
     A known branch is written in its place: ONNX Runtime 1.32 crashes on some Ifs with constant conditions.
     """
-    known = content(xp.nodes, index)
-    if known is not None:
-        return _results(run(branches[min(max(int(known), 0), len(branches) - 1)], operands))
+    known_index = content(xp.nodes, index)
+    if known_index is not None:
+        return _results(run(branches[min(max(int(known_index), 0), len(branches) - 1)], operands))
     kinds = _kinds(types.outputs)
 
     def among(low: int, high: int) -> Sequence[Any]:
         if high - low == 1:
-            found: Sequence[Any] = run(branches[low], operands)
-            return found
+            results: Sequence[Any] = run(branches[low], operands)
+            return results
         middle = (low + high) // 2
         later = _condition(xp, index) if len(branches) == 2 else None
         later = xp.greater_equal(index, np.int32(middle)) if later is None else later
@@ -83,8 +83,8 @@ def _while(
     rest, kinds = operands[count:], _kinds(types.outputs)
 
     def step(number: Array, holds: Array, *carry: Array) -> list[Any]:
-        made = run(body, [*carry, *rest])
-        return [run(condition, [*made, *rest])[0], *made]
+        after = run(body, [*carry, *rest])
+        return [run(condition, [*after, *rest])[0], *after]
 
     first = [xp.value(x) for x in operands[:count]]
     holds = run(condition, [*first, *rest])[0]
@@ -111,9 +111,9 @@ def _scan(
     if length == 0:
         return _results([*first, *(xp.zeros(shape, dtype) for dtype, shape in kinds)])
 
-    def step(*given: Array) -> Sequence[Any]:
-        made: Sequence[Any] = run(body, [*given[: carries + sequences], *rest])
-        return made
+    def step(*carry_and_slices: Array) -> Sequence[Any]:
+        results: Sequence[Any] = run(body, [*carry_and_slices[: carries + sequences], *rest])
+        return results
 
     return _results(scanned(xp, step, first, parts or [xp.arange(length)], kinds, 0, reverse))
 

@@ -39,14 +39,14 @@ def _weights(xp: Writing, filters: Array) -> Any:
 
 def steps(strides: tuple[int, ...], dilations: tuple[int, ...], groups: int = 1) -> dict[str, Any]:
     """The attributes that differ from their defaults."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if set(strides) != {1}:
-        found["strides"] = list(strides)
+        attributes["strides"] = list(strides)
     if set(dilations) != {1}:
-        found["dilations"] = list(dilations)
+        attributes["dilations"] = list(dilations)
     if groups != 1:
-        found["group"] = groups
-    return found
+        attributes["group"] = groups
+    return attributes
 
 
 def pads_of(pairs: Sequence[tuple[Size, Size]], dilations: tuple[int, ...]) -> dict[str, Any] | None:
@@ -73,8 +73,8 @@ def _conv(
         return xp.zeros(shape, x.dtype)
     if x.dtype not in _CONV:
         rows = _columns(xp, x, ksize, geometry, groups)
-        made = xp.matmul(rows, _matrices(xp, filters, groups))
-        return reshaped(xp, transposed(xp, made, (1, 0, 2)), shape)
+        products = xp.matmul(rows, _matrices(xp, filters, groups))
+        return reshaped(xp, transposed(xp, products, (1, 0, 2)), shape)
     pairs = around(x.shape[1:-1], ksize, geometry)
     pads = pads_of(pairs, dilations)
     if pads is None:
@@ -111,11 +111,13 @@ def _conv_back_input(
     if is_known([*more, *numbers]):
         attributes |= {"pads": numbers} if any(numbers) else {}
         attributes |= {"output_padding": more} if any(more) else {}
-        made = xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *spatial), **attributes)
-        return last(xp, made)
-    made = last(xp, xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *full), **attributes))
+        gradient = xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *spatial), **attributes)
+        return last(xp, gradient)
+    gradient = last(
+        xp, xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *full), **attributes)
+    )
     rest = [(-low, n + low - m) for n, m, (low, _) in zip(spatial, full, pairs, strict=True)]
-    return xp.padded(made, [(0, 0), *rest, (0, 0)])
+    return xp.padded(gradient, [(0, 0), *rest, (0, 0)])
 
 
 def _conv_back_filter(
@@ -135,8 +137,8 @@ def _conv_back_filter(
         return xp.zeros(shape, g.dtype)
     if g.dtype not in _CONV:
         rows = transposed(xp, _columns(xp, x, ksize, geometry, groups), (0, 2, 1))
-        made = xp.matmul(rows, _by_group(xp, g, groups))
-        return reshaped(xp, transposed(xp, made, (1, 0, 2)), shape)
+        gradient = xp.matmul(rows, _by_group(xp, g, groups))
+        return reshaped(xp, transposed(xp, gradient, (1, 0, 2)), shape)
     spatial, pairs = x.shape[1:-1], around(x.shape[1:-1], ksize, geometry)
     if groups == 1 and _is_quicker_by_products(x.shape[-1], ksize, g.shape[1:-1]):
         return _filter_by_products(xp, x, g, ksize, geometry)
@@ -147,13 +149,13 @@ def _conv_back_filter(
         turned = xp.padded(turned, [(0, 0), (0, 0), *pairs])
     elif any(numbers):
         attributes["pads"] = numbers
-    found = [
+    sizes = [
         (n + low + high - reach(o, s)) // d + 1
         for n, o, s, d, (low, high) in zip(spatial, g.shape[1:-1], strides, dilations, pairs, strict=True)
     ]
-    made = xp.node("Conv", [turned, weights], g.dtype, (shape[-2], shape[-1], *found), **attributes)
-    made = xp.cut(made, [(0, n, 1) for n in (shape[-2], shape[-1], *ksize)])
-    return transposed(xp, made, (*range(2, rank + 2), 0, 1))
+    gradient = xp.node("Conv", [turned, weights], g.dtype, (shape[-2], shape[-1], *sizes), **attributes)
+    gradient = xp.cut(gradient, [(0, n, 1) for n in (shape[-2], shape[-1], *ksize)])
+    return transposed(xp, gradient, (*range(2, rank + 2), 0, 1))
 
 
 _NARROW = 8
@@ -196,10 +198,10 @@ def _filter_by_products(xp: Writing, x: Array, g: Array, ksize: Sequence[Any], g
         part = xp.cut(wide, [(0, batch, 1), *spans, (0, channels, 1)])
         parts.append(reshaped(xp, part, (count, channels)))
     if _is_narrow(channels):
-        made = xp.matmul(weights, _side_by_side(xp, parts))
+        gradient = xp.matmul(weights, _side_by_side(xp, parts))
     else:
-        made = _side_by_side(xp, [xp.matmul(weights, part) for part in parts])
-    return transposed(xp, reshaped(xp, made, (out, *ksize, channels)), (*range(1, rank + 2), 0))
+        gradient = _side_by_side(xp, [xp.matmul(weights, part) for part in parts])
+    return transposed(xp, reshaped(xp, gradient, (out, *ksize, channels)), (*range(1, rank + 2), 0))
 
 
 def _side_by_side(xp: Writing, matrices: list[Any]) -> Any:

@@ -24,7 +24,7 @@ def gate(xp: Writing, op: Operation) -> Callable[..., Any]:
     definition = op.definition
     if definition is Named:
         return lambda x: xp.value(x)
-    attributes = dict(zip(definition.attributes, map(_written, op.values), strict=True))
+    attributes = dict(zip(definition.attributes, map(_attribute_of, op.values), strict=True))
 
     def form(x: Array, *others: Array) -> Any:
         x = xp.value(x)
@@ -78,19 +78,19 @@ def own_gradient(xp: Writing, op: Operation, write: Write) -> Callable[..., Any]
         try:
             if body.graph.acting:
                 raise NotInOnnx(f"it runs {describe(body.graph.acting[0])}, which ONNX cannot")
-            made = write(inputs, {f"dx{i}": body.outputs[i] for i in returned})
+            function = write(inputs, {f"dx{i}": body.outputs[i] for i in returned})
         except EngineError as error:
             raise NotInOnnx(
                 f"{describe(op)}: its gradient function has no form in ONNX ({error.message}); write the "
                 "gradient with other operations, or save without gates (gates=False): values stay, and the "
                 "loaded model is differentiated as if neither this nor any other gate were there"
             ) from error
-        xp.nodes.functions[gradient] = made
+        xp.nodes.functions[gradient] = function
 
     def form(*operands: Array) -> Any:
-        given = [xp.value(x) for x in operands]
-        kinds = [(x.dtype, x.shape) for x in given[:count]]
-        return xp.write(name, given, kinds, DOMAIN, **attributes)
+        values = [xp.value(x) for x in operands]
+        kinds = [(x.dtype, x.shape) for x in values[:count]]
+        return xp.write(name, values, kinds, DOMAIN, **attributes)
 
     return form
 
@@ -106,5 +106,5 @@ def _listed(numbers: Sequence[int]) -> str:
     return " ".join(map(str, numbers))
 
 
-def _written(value: object) -> Any:
+def _attribute_of(value: object) -> Any:
     return value if isinstance(value, (bool, int, float, str)) else repr(value)

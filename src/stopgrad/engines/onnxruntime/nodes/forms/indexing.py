@@ -48,8 +48,8 @@ def _as_index(xp: Writing, indices: Array, wide: bool) -> Any:
     dtype = np.dtype(indices.dtype)
     if dtype == np.uint64:
         indices = xp.minimum(indices, number(2**63 - 1, np.uint64))
-    wanted = np.int64 if wide or dtype.itemsize == 8 or dtype == np.uint32 else np.int32
-    return xp.astype(indices, wanted)
+    target = np.int64 if wide or dtype.itemsize == 8 or dtype == np.uint32 else np.int32
+    return xp.astype(indices, target)
 
 
 def bounded(xp: Writing, indices: Array, size: Size, wide: bool = False) -> tuple[Any, Any]:
@@ -72,49 +72,49 @@ def gather(xp: Writing, params: Array, indices: Array, *, axis: int, batch_dims:
     shape = (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
     if is_known(params.shape) and not params.shape[axis]:
         return xp.zeros(shape, params.dtype)
-    at, inside = bounded(xp, indices, params.shape[axis], wide=batch_dims > 0)
+    clipped, inside = bounded(xp, indices, params.shape[axis], wide=batch_dims > 0)
     if not batch_dims:
-        found = xp.node("Gather", [params, at], params.dtype, shape, axis=axis)
+        slices = xp.node("Gather", [params, clipped], params.dtype, shape, axis=axis)
     else:
-        found = _batched(xp, params, at, axis, batch_dims)
+        slices = _batched(xp, params, clipped, axis, batch_dims)
     if inside is None:
-        return found
+        return slices
     inside = along(xp, inside, axis, len(shape), batch_dims)
-    return xp.where(inside, found, number(0, params.dtype))
+    return xp.where(inside, slices, number(0, params.dtype))
 
 
-def _batched(xp: Writing, params: Array, at: Array, axis: int, batch_dims: int) -> Any:
+def _batched(xp: Writing, params: Array, indices: Array, axis: int, batch_dims: int) -> Any:
     x = moved(xp, params, axis, batch_dims)
-    at = xp.expand_dims(at, at.ndim)
-    shape = (*at.shape[:-1], *x.shape[batch_dims + 1 :])
-    found = xp.node("GatherND", [x, at], x.dtype, shape, batch_dims=batch_dims)
-    return transposed(xp, found, gather_perm(len(shape), at.ndim - 1 - batch_dims, axis, batch_dims))
+    indices = xp.expand_dims(indices, indices.ndim)
+    shape = (*indices.shape[:-1], *x.shape[batch_dims + 1 :])
+    slices = xp.node("GatherND", [x, indices], x.dtype, shape, batch_dims=batch_dims)
+    return transposed(xp, slices, gather_perm(len(shape), indices.ndim - 1 - batch_dims, axis, batch_dims))
 
 
 def _take_along_axis(xp: Writing, x: Array, indices: Array, *, axis: int) -> Any:
     if is_known(x.shape) and not x.shape[axis]:
         return xp.zeros(indices.shape, x.dtype)
-    at, inside = bounded(xp, indices, x.shape[axis])
-    found = xp.node("GatherElements", [x, at], x.dtype, indices.shape, axis=axis)
-    return found if inside is None else xp.where(inside, found, number(0, x.dtype))
+    clipped, inside = bounded(xp, indices, x.shape[axis])
+    elements = xp.node("GatherElements", [x, clipped], x.dtype, indices.shape, axis=axis)
+    return elements if inside is None else xp.where(inside, elements, number(0, x.dtype))
 
 
 def _ravel(xp: Writing, *indices: Array, sizes: tuple[Any, ...], dtype: DType) -> Any:
     """Flat positions of multi-indices, which may count from the end; -1 for those outside."""
-    wanted = np.dtype(dtype.numpy)
-    wide = wanted.itemsize == 8 or not is_known(sizes)
+    target = np.dtype(dtype.numpy)
+    wide = target.itemsize == 8 or not is_known(sizes)
     total = inside = None
-    for at, size in zip(indices, sizes, strict=True):
-        front = _as_index(xp, at, wide)
+    for index, size in zip(indices, sizes, strict=True):
+        front = _as_index(xp, index, wide)
         count = xp.asarray(size, front.dtype)
-        if np.dtype(at.dtype).kind == "i":
+        if np.dtype(index.dtype).kind == "i":
             front = xp.where(xp.less(front, number(0, front.dtype)), xp.add(front, count), front)
-        fitting, here = bounded(xp, xp.value(front), size)
-        here = xp.equal(fitting, front) if here is None else here
-        front, count = xp.astype(front, wanted), xp.astype(count, wanted)
+        fitting, within = bounded(xp, xp.value(front), size)
+        within = xp.equal(fitting, front) if within is None else within
+        front, count = xp.astype(front, target), xp.astype(count, target)
         total = front if total is None else xp.add(xp.multiply(total, count), front)
-        inside = here if inside is None else xp.logical_and(inside, here)
-    return xp.where(inside, total, number(-1, wanted))
+        inside = within if inside is None else xp.logical_and(inside, within)
+    return xp.where(inside, total, number(-1, target))
 
 
 # ------------------------------------------------------------------------------------------- scatters
@@ -130,14 +130,14 @@ def _rows(
 
 
 def _joined(
-    xp: Writing, x: Array, at: Array, updates: Array, axis: int, batch_dims: int, reduction: str
+    xp: Writing, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int, reduction: str
 ) -> Any:
     """Scatters updates into *x* along an axis. All indices lie inside."""
     if axis == 0:
-        at = xp.expand_dims(xp.astype(at, np.int64), 1)
-        return xp.node("ScatterND", [x, at, updates], x.dtype, x.shape, reduction=reduction)
-    at = xp.broadcast_to(along(xp, at, axis, x.ndim, batch_dims), updates.shape)
-    return xp.node("ScatterElements", [x, at, updates], x.dtype, x.shape, axis=axis, reduction=reduction)
+        indices = xp.expand_dims(xp.astype(indices, np.int64), 1)
+        return xp.node("ScatterND", [x, indices, updates], x.dtype, x.shape, reduction=reduction)
+    indices = xp.broadcast_to(along(xp, indices, axis, x.ndim, batch_dims), updates.shape)
+    return xp.node("ScatterElements", [x, indices, updates], x.dtype, x.shape, axis=axis, reduction=reduction)
 
 
 def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -147,11 +147,11 @@ def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Callable[..., Any
         if is_known(x.shape) and not x.shape[axis]:
             return x
         indices, updates = _rows(xp, x, indices, updates, axis, batch_dims)
-        at, inside = bounded(xp, indices, x.shape[axis])
+        clipped, inside = bounded(xp, indices, x.shape[axis])
         if inside is not None:
             inside = along(xp, inside, axis, x.ndim, batch_dims)
             updates = xp.where(inside, updates, number(neutral(x.dtype), x.dtype))
-        return _joined(xp, x, at, updates, axis, batch_dims, reduction)
+        return _joined(xp, x, clipped, updates, axis, batch_dims, reduction)
 
     return form
 
@@ -166,13 +166,18 @@ def _scatter_update(
     if is_known(x.shape) and not x.shape[axis]:
         return x
     indices, updates = _rows(xp, x, indices, updates, axis, batch_dims)
-    at, inside = bounded(xp, indices, x.shape[axis])
-    if isinstance(at, np.ndarray) and inside is None and not batch_dims and len(set(at.tolist())) == at.size:
-        return _joined(xp, x, at, updates, axis, 0, "none")
-    order = xp.broadcast_to(xp.arange(at.shape[-1], dtype=np.int64), at.shape)
+    clipped, inside = bounded(xp, indices, x.shape[axis])
+    if (
+        isinstance(clipped, np.ndarray)
+        and inside is None
+        and not batch_dims
+        and len(set(clipped.tolist())) == clipped.size
+    ):
+        return _joined(xp, x, clipped, updates, axis, 0, "none")
+    order = xp.broadcast_to(xp.arange(clipped.shape[-1], dtype=np.int64), clipped.shape)
     order = order if inside is None else xp.where(inside, order, number(-1, np.int64))
     none = xp.full((*x.shape[:batch_dims], x.shape[axis]), -1, np.int64)
-    last = _joined(xp, none, at, order, batch_dims, batch_dims, "max")
+    last = _joined(xp, none, clipped, order, batch_dims, batch_dims, "max")
     changed = along(xp, xp.greater_equal(last, number(0, np.int64)), axis, x.ndim, batch_dims)
     return xp.where(changed, gather(xp, updates, last, axis=axis, batch_dims=batch_dims), x)
 
@@ -180,10 +185,10 @@ def _scatter_update(
 def _scatter_add_along_axis(xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int) -> Any:
     if is_known(x.shape) and not x.shape[axis]:
         return x
-    at, inside = bounded(xp, indices, x.shape[axis])
+    clipped, inside = bounded(xp, indices, x.shape[axis])
     if inside is not None:
         updates = xp.where(inside, updates, number(0, x.dtype))
-    return xp.node("ScatterElements", [x, at, updates], x.dtype, x.shape, axis=axis, reduction="add")
+    return xp.node("ScatterElements", [x, clipped, updates], x.dtype, x.shape, axis=axis, reduction="add")
 
 
 # ---------------------------------------------------------------------------------------- comparisons

@@ -90,9 +90,11 @@ def _triangular_solve(xp: Writing, matrix: Array, rhs: Array, *, lower: bool, ad
 
     def step(x: Array, place: Array, row: Array, side: Array, pivot: Array) -> list[Any]:
         # Rows of x that are not known yet are 0.
-        known = xp.matmul(xp.expand_dims(row, axis), x)
-        found = xp.divide(xp.subtract(xp.expand_dims(side, axis), known), xp.reshape(pivot, (*batch, 1, 1)))
-        return [xp.where(_mask(xp, place, size), found, x)]
+        contribution = xp.matmul(xp.expand_dims(row, axis), x)
+        solution = xp.divide(
+            xp.subtract(xp.expand_dims(side, axis), contribution), xp.reshape(pivot, (*batch, 1, 1))
+        )
+        return [xp.where(_mask(xp, place, size), solution, x)]
 
     strict = xp.node(
         "Trilu",
@@ -136,10 +138,10 @@ def _cholesky(xp: Writing, x: Array) -> Any:
         pivot = xp.expand_dims(xp.take(rest, place, axis), axis)
         root = xp.sqrt(pivot)
         below = xp.where(_mask(xp, place, size, "greater"), xp.divide(rest, root), number(0, x.dtype))
-        made = xp.where(here, root, below)
+        new_column = xp.where(here, root, below)
         columns = xp.reshape(xp.arange(size), (1, size))
         return [
-            xp.where(xp.equal(columns, place), made, factor),
+            xp.where(xp.equal(columns, place), new_column, factor),
             xp.logical_and(good, xp.greater(pivot, number(0, x.dtype))),
         ]
 
@@ -170,8 +172,10 @@ def _eliminated(xp: Writing, matrix: Array, whole: bool) -> tuple[Any, Any, Any]
 
     def step(rows: Array, place: Array) -> list[Any]:
         column = xp.expand_dims(xp.take(rows, place, axis + 1), axis + 1)
-        left = xp.greater_equal(places, place)
-        largest = xp.argmax(xp.where(left, xp.abs(column), number(-1, matrix.dtype)), axis, keepdims=True)
+        remaining = xp.greater_equal(places, place)
+        largest = xp.argmax(
+            xp.where(remaining, xp.abs(column), number(-1, matrix.dtype)), axis, keepdims=True
+        )
         order = xp.where(xp.equal(places, place), largest, xp.where(xp.equal(places, largest), place, places))
         rows = xp.node(
             "GatherElements",
@@ -185,16 +189,16 @@ def _eliminated(xp: Writing, matrix: Array, whole: bool) -> tuple[Any, Any, Any]
         factor = xp.divide(xp.expand_dims(xp.take(rows, place, axis + 1), axis + 1), pivot)
         if whole:
             rest = xp.subtract(rows, xp.multiply(factor, top))
-            made = xp.where(xp.equal(places, place), xp.divide(top, pivot), rest)
+            reduced = xp.where(xp.equal(places, place), xp.divide(top, pivot), rest)
         else:
             below = xp.where(xp.greater(places, place), factor, number(0, matrix.dtype))
-            made = xp.subtract(rows, xp.multiply(below, top))
-        return [made, pivot, xp.not_equal(largest, place)]
+            reduced = xp.subtract(rows, xp.multiply(below, top))
+        return [reduced, pivot, xp.not_equal(largest, place)]
 
     shape = (size, *batch, 1, 1)
     kinds = [(np.dtype(matrix.dtype), shape), (np.dtype(bool), shape)]
-    rows, pivots, moved = scanned(xp, step, [matrix], [xp.arange(size)], kinds)
-    return rows, pivots, moved
+    rows, pivots, swapped = scanned(xp, step, [matrix], [xp.arange(size)], kinds)
+    return rows, pivots, swapped
 
 
 def solved(xp: Writing, matrix: Array, rhs: Array, *, adjoint: bool) -> Any:
@@ -206,8 +210,8 @@ def solved(xp: Writing, matrix: Array, rhs: Array, *, adjoint: bool) -> Any:
     rows, pivots, _ = _eliminated(xp, xp.concatenate([matrix, rhs], matrix.ndim - 1), True)
     # Where a pivot is 0 or NaN, the solution is NaN.
     good = xp.all(xp.greater(xp.abs(pivots), number(0, rhs.dtype)), axis=0)
-    unknown = xp.any(xp.isnan(matrix), axis=(len(batch), len(batch) + 1), keepdims=True)
-    good = xp.logical_and(good, xp.logical_not(unknown))
+    has_nan = xp.any(xp.isnan(matrix), axis=(len(batch), len(batch) + 1), keepdims=True)
+    good = xp.logical_and(good, xp.logical_not(has_nan))
     return xp.where(good, xp.part(rows, rows.ndim - 1, size, rhs.shape[-1]), number(np.nan, rhs.dtype))
 
 
@@ -222,9 +226,9 @@ def _inverse(xp: Writing, x: Array) -> Any:
     return solved(xp, x, unit, adjoint=False)
 
 
-def _turned(xp: Writing, moved: Array, dtype: np.dtype[Any]) -> Any:
+def _swap_signs(xp: Writing, swapped: Array, dtype: np.dtype[Any]) -> Any:
     """-1 for each pivot for which rows were swapped, else 1."""
-    return xp.where(moved, number(-1, dtype), number(1, dtype))
+    return xp.where(swapped, number(-1, dtype), number(1, dtype))
 
 
 def _determinant(xp: Writing, x: Array) -> Any:
@@ -234,31 +238,31 @@ def _determinant(xp: Writing, x: Array) -> Any:
     if x.dtype == np.float32:
         return xp.node("Det", [x], x.dtype, batch)
     # After a pivot of 0 the determinant is 0; what was divided by it is not used.
-    _, pivots, moved = _eliminated(xp, xp.value(x), False)
+    _, pivots, swapped = _eliminated(xp, xp.value(x), False)
     zero = number(0, x.dtype)
-    found = xp.prod(xp.multiply(pivots, _turned(xp, moved, x.dtype)), axis=0)
-    found = xp.where(xp.any(xp.equal(pivots, zero), axis=0), _unless_nan(xp, x, zero), found)
-    return xp.reshape(found, batch)
+    determinant = xp.prod(xp.multiply(pivots, _swap_signs(xp, swapped, x.dtype)), axis=0)
+    determinant = xp.where(xp.any(xp.equal(pivots, zero), axis=0), _unless_nan(xp, x, zero), determinant)
+    return xp.reshape(determinant, batch)
 
 
 def _unless_nan(xp: Writing, x: Array, value: Array) -> Any:
     axes = (x.ndim - 2, x.ndim - 1)
-    unknown = xp.any(xp.isnan(x), axis=axes, keepdims=True)
-    return xp.where(unknown, number(np.nan, x.dtype), value)
+    has_nan = xp.any(xp.isnan(x), axis=axes, keepdims=True)
+    return xp.where(has_nan, number(np.nan, x.dtype), value)
 
 
 def _log_determinant(xp: Writing, x: Array) -> Any:
     batch, size, dtype = x.shape[:-2], x.shape[-1], x.dtype
     if size == 0:
         return xp.ones(batch, dtype), xp.zeros(batch, dtype)
-    _, pivots, moved = _eliminated(xp, xp.value(x), False)
+    _, pivots, swapped = _eliminated(xp, xp.value(x), False)
     zero = number(0, dtype)
     singular = xp.any(xp.equal(pivots, zero), axis=0)
-    sign = xp.prod(xp.multiply(xp.sign(pivots), _turned(xp, moved, dtype)), axis=0)
-    size_ = xp.sum(xp.log(xp.abs(pivots)), axis=0)
+    sign = xp.prod(xp.multiply(xp.sign(pivots), _swap_signs(xp, swapped, dtype)), axis=0)
+    logarithm = xp.sum(xp.log(xp.abs(pivots)), axis=0)
     sign = xp.where(singular, _unless_nan(xp, x, zero), sign)
-    size_ = xp.where(singular, _unless_nan(xp, x, number(-np.inf, dtype)), size_)
-    return xp.reshape(sign, batch), xp.reshape(size_, batch)
+    logarithm = xp.where(singular, _unless_nan(xp, x, number(-np.inf, dtype)), logarithm)
+    return xp.reshape(sign, batch), xp.reshape(logarithm, batch)
 
 
 def _adjugate(xp: Writing, x: Array) -> Any:
@@ -274,9 +278,9 @@ def _adjugate(xp: Writing, x: Array) -> Any:
     minors = xp.transpose(minors, (*range(axis), axis + 2, axis, axis + 1, axis + 3))
     count = product(batch) * size * size
     flat = xp.reshape(minors, (count, size - 1, size - 1))
-    found = xp.reshape(_determinant(xp, flat), (*batch, size, size))
-    turns = np.asarray((-1.0) ** np.add.outer(np.arange(size), np.arange(size)), x.dtype)
-    return _unless_nan(xp, x, xp.multiply(found, turns))
+    determinants = xp.reshape(_determinant(xp, flat), (*batch, size, size))
+    signs = np.asarray((-1.0) ** np.add.outer(np.arange(size), np.arange(size)), x.dtype)
+    return _unless_nan(xp, x, xp.multiply(determinants, signs))
 
 
 MATRICES: Mapping[type[Op], Callable[..., Any]] = {

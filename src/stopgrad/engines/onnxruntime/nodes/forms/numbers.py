@@ -26,9 +26,9 @@ def _cast(xp: Writing, x: Array, *, dtype: DType) -> Any:
     x = xp.cast(x, np.float32) if x.dtype.itemsize < 4 else x
     low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
     inside = (x >= low) & (x < beyond)
-    found = xp.cast(xp.where(inside, x, np.zeros((), x.dtype)), target)
-    found = xp.where(x < low, np.array(limits.min, target), found)
-    return xp.where(x >= beyond, np.array(limits.max, target), found)
+    integers = xp.cast(xp.where(inside, x, np.zeros((), x.dtype)), target)
+    integers = xp.where(x < low, np.array(limits.min, target), integers)
+    return xp.where(x >= beyond, np.array(limits.max, target), integers)
 
 
 def _complex(xp: Writing, real: Array, imag: Array) -> Any:

@@ -36,12 +36,12 @@ def _read(
     """The operand, padded where no attribute can express the padding, and the attributes."""
     strides, _, dilations = geometry
     pairs = around(x.shape[1:-1], ksize, geometry)
-    found = {"kernel_shape": list(ksize), **steps(strides, dilations)}
+    attributes = {"kernel_shape": list(ksize), **steps(strides, dilations)}
     pads = pads_of(pairs, dilations)
     beyond = any(n >= k for pair, k in zip(pairs, ksize, strict=True) for n in pair if not isinstance(n, Dim))
     if pads is None or beyond:
-        return xp.padded(x, [(0, 0), *pairs, (0, 0)], number(value, x.dtype)), found
-    return x, found | pads
+        return xp.padded(x, [(0, 0), *pairs, (0, 0)], number(value, x.dtype)), attributes
+    return x, attributes | pads
 
 
 def _most(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> Any:
@@ -82,21 +82,21 @@ def _by_axis(xp: Writing, x: Array, attributes: Mapping[str, Any]) -> list[tuple
         For each axis, from the first on: its windows, their elements by the position in the window, and the
         largest of these.
     """
-    found: list[tuple[Along, list[Any], Any]] = []
+    by_axis: list[tuple[Along, list[Any], Any]] = []
     whole = _most(xp, x, attributes)
     for i in reversed(range(len(attributes["ksize"]))):
-        one = _of_one_axis(attributes, i)
-        counts = counted(x.shape[1:-1], one["ksize"], _geometry(one))
-        low, high = around(x.shape[1:-1], one["ksize"], _geometry(one))[i]
-        sizes = {name: one[name][i] for name in ("ksize", "strides", "dilations")}
+        axis_attributes = _of_one_axis(attributes, i)
+        counts = counted(x.shape[1:-1], axis_attributes["ksize"], _geometry(axis_attributes))
+        low, high = around(x.shape[1:-1], axis_attributes["ksize"], _geometry(axis_attributes))[i]
+        sizes = {name: axis_attributes[name][i] for name in ("ksize", "strides", "dilations")}
         along = Along(i + 2, x.shape[i + 1], counts[i], low, *sizes.values())
         wide = first(xp, x)
         ahead = [(low, high) if axis == along.axis else (0, 0) for axis in range(len(wide.shape))]
         wide = xp.padded(wide, ahead, number(np.nan, x.dtype))  # Padding is no element, and equals nothing.
-        most = _most(xp, x, one) if i else whole
-        found.append((along, elements(xp, wide, along), most))
+        most = _most(xp, x, axis_attributes) if i else whole
+        by_axis.append((along, elements(xp, wide, along), most))
         x = last(xp, most)
-    return found[::-1]
+    return by_axis[::-1]
 
 
 def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Any) -> Any:
@@ -104,12 +104,12 @@ def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Any) -> Any:
         return xp.zeros(x.shape, g.dtype)
     g = first(xp, g)
     for along, parts, most in _by_axis(xp, x, attributes):
-        given, free = [], number(1, g.dtype)  # Of elements that tie, the first takes all.
+        shares, free = [], number(1, g.dtype)  # Of elements that tie, the first takes all.
         for part in parts:  # Products, of which the runtime makes six in the time of one Where.
             chosen = xp.astype(xp.equal(part, most), g.dtype) * free
-            given.append(chosen * g)
+            shares.append(chosen * g)
             free = free - chosen
-        g = summed(xp, given, along)
+        g = summed(xp, shares, along)
     return last(xp, g)
 
 
@@ -118,10 +118,10 @@ def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **attributes: Any) -> A
     for along, parts, most in reversed(_by_axis(xp, x, attributes)):
         ahead = along.reaching()
         wide = xp.padded(h, [ahead if axis == along.axis else (0, 0) for axis in range(len(h.shape))])
-        found: Any = zero
+        chosen: Any = zero
         for part, other in zip(reversed(parts), reversed(elements(xp, wide, along)), strict=True):
-            found = xp.where(xp.equal(part, most), other, found)
-        h = found
+            chosen = xp.where(xp.equal(part, most), other, chosen)
+        h = chosen
     return last(xp, h)
 
 

@@ -32,13 +32,15 @@ def _einsum(xp: Writing, *xs: Array, equation: str) -> Any:
     """Axes of size 1 that are to be broadcast are dropped: ONNX's Einsum does not broadcast them."""
     left, _, right = equation.partition("->")
     sizes = sizes_in(equation, [x.shape for x in xs])
-    terms, kept = [], []
+    terms, operands = [], []
     for term, x in zip(left.split(","), xs, strict=True):
         own = [i for i, label in enumerate(term) if x.shape[i] != 1 or sizes[label] == 1]
         terms.append("".join(term[i] for i in own))
-        kept.append(reshaped(xp, x, tuple(x.shape[i] for i in own)))
-    made = f"{','.join(terms)}->{right}"
-    return xp.node("Einsum", kept, xs[0].dtype, tuple(sizes[label] for label in right), equation=made)
+        operands.append(reshaped(xp, x, tuple(x.shape[i] for i in own)))
+    reduced_equation = f"{','.join(terms)}->{right}"
+    return xp.node(
+        "Einsum", operands, xs[0].dtype, tuple(sizes[label] for label in right), equation=reduced_equation
+    )
 
 
 PRODUCTS: Mapping[type[Op], Callable[..., Any]] = {MatMul: _matmul, Einsum: _einsum}

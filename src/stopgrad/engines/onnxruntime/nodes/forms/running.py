@@ -38,18 +38,17 @@ def scanned(
     first, parts = list(map(xp.value, first)), list(map(xp.value, parts))
     carried = [(x.dtype, x.shape) for x in first]
     slices = [(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])) for x in parts]
-    ways: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if axis:
-        ways |= {"scan_input_axes": [axis] * len(parts), "scan_output_axes": [axis] * len(kinds)}
+        attributes |= {"scan_input_axes": [axis] * len(parts), "scan_output_axes": [axis] * len(kinds)}
     if reverse:
-        ways |= {"scan_input_directions": [1] * len(parts), "scan_output_directions": [1] * len(kinds)}
+        attributes |= {"scan_input_directions": [1] * len(parts), "scan_output_directions": [1] * len(kinds)}
     if not kinds:
-        ways = {key: value for key, value in ways.items() if "output" not in key}
+        attributes = {key: value for key, value in attributes.items() if "output" not in key}
     body = xp.body([*carried, *slices], step)
-    made: list[Any] = xp.write(
-        "Scan", [*first, *parts], [*carried, *kinds], body=body, num_scan_inputs=len(parts), **ways
+    return xp.write(
+        "Scan", [*first, *parts], [*carried, *kinds], body=body, num_scan_inputs=len(parts), **attributes
     )
-    return made
 
 
 def _running(xp: Writing, x: Array, axis: int, reverse: bool, join: Callable[..., Any], start: float) -> Any:
@@ -66,11 +65,11 @@ def _running(xp: Writing, x: Array, axis: int, reverse: bool, join: Callable[...
 
 
 def _by_operator(op_type: str, xp: Writing, x: Array, axis: int, exclusive: bool, reverse: bool) -> Any:
-    ways = {"exclusive": 1} if exclusive else {}
-    ways |= {"reverse": 1} if reverse else {}
+    attributes = {"exclusive": 1} if exclusive else {}
+    attributes |= {"reverse": 1} if reverse else {}
     within = computed_in(op_type, x.dtype)
-    made = xp.node(op_type, [xp.value(x, within), number(axis, np.int64)], within, x.shape, **ways)
-    return xp.cast(made, x.dtype)
+    running = xp.node(op_type, [xp.value(x, within), number(axis, np.int64)], within, x.shape, **attributes)
+    return xp.cast(running, x.dtype)
 
 
 def _cumsum(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:

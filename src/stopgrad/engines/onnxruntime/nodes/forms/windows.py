@@ -28,11 +28,11 @@ def around(spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> 
     if padding != "SAME":
         return list(padding)
     counts = counted(spatial, ksize, geometry)
-    found = []
+    pairs = []
     for n, k, s, d, o in zip(spatial, ksize, strides, dilations, counts, strict=True):
         total = at_least((o - 1) * s + reach(k, d) - n, 0)
-        found.append((total // 2, total - total // 2))
-    return found
+        pairs.append((total // 2, total - total // 2))
+    return pairs
 
 
 def counted(spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> tuple[Any, ...]:
@@ -92,8 +92,8 @@ def spread(xp: Writing, g: Array, spatial: Sequence[Any], ksize: Sequence[Any], 
     """Adds each window's number to all its elements: [batch, counts..., channels] to [batch, spatial...]."""
     batch, channels, counts = g.shape[0], g.shape[-1], g.shape[1:-1]
     pads = around(spatial, ksize, geometry)
-    apart_ = zip(spatial, ksize, geometry[0], geometry[2], counts, pads, strict=True)
-    if all(s == k and d == 1 and low == 0 and n == o * k for n, k, s, d, o, (low, _) in apart_):
+    per_axis = zip(spatial, ksize, geometry[0], geometry[2], counts, pads, strict=True)
+    if all(s == k and d == 1 and low == 0 and n == o * k for n, k, s, d, o, (low, _) in per_axis):
         many = tuple(n for pair in zip(counts, ksize, strict=True) for n in pair)
         single = reshaped(xp, g, (batch, *(n for o in counts for n in (o, 1)), channels))
         return reshaped(xp, xp.broadcast_to(single, (batch, *many, channels)), (batch, *spatial, channels))
@@ -155,7 +155,7 @@ def summed(xp: Writing, parts: Sequence[Array], along: Along) -> Any:
     length = along.count + most
     shape = tuple(length if a == axis else n for a, n in enumerate(parts[0].shape))
     none = xp.zeros(shape, parts[0].dtype) if not all(turns) else None
-    sums = [functools.reduce(xp.add, one) if one else none for one in turns]
+    sums = [functools.reduce(xp.add, turn) if turn else none for turn in turns]
     x = sums[0]
     if stride > 1:
         x = reshaped(xp, xp.stack(sums, axis + 1), (*shape[:axis], length * stride, *shape[axis + 1 :]))
