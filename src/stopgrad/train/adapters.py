@@ -117,18 +117,20 @@ def add_lora(
         >>> {name: p.shape for name, p in adapted.parameters.items()}
         {'w/lora_a': (3, 2), 'w/lora_b': (2, 2)}
     """
-    wanted = outputs_in(outputs, "add_lora: outputs", "; a function is traced with sg.function")
-    if not wanted:
+    flat_outputs = outputs_in(outputs, "add_lora: outputs", "; a function is traced with sg.function")
+    if not flat_outputs:
         raise GraphError("add_lora: there are no outputs; give at least one")
-    chosen = _chosen(wanted, weights)
+    chosen = _chosen(flat_outputs, weights)
     scale = _above_zero(alpha, "alpha") / _rank(rank)
-    kind = _floating(dtype)
-    writing = _Writing(_uses(chosen, wanted), whole(rank), scale, kind, _seed(key))
-    made = rewrite(wanted, (), (writing.rule,))
-    new = {**made.mapping, **{w: a.weight for w, a in writing.adapters.items()}}
+    adapter_dtype = _adapter_dtype(dtype)
+    writing = _Writing(_uses(chosen, flat_outputs), whole(rank), scale, adapter_dtype, _seed(key))
+    rewritten = rewrite(flat_outputs, (), (writing.rule,))
+    new = {**rewritten.mapping, **{w: a.weight for w, a in writing.adapters.items()}}
     parameters = {p.op.name: p for a in writing.adapters.values() for p in (a.a, a.b)}
     merged = {w.op.name: a.merged() for w, a in writing.adapters.items()}
-    return Adapted(made.graph, unflatten(flatten(outputs)[1], made.outputs), parameters, merged, new)
+    return Adapted(
+        rewritten.graph, unflatten(flatten(outputs)[1], rewritten.outputs), parameters, merged, new
+    )
 
 
 # --------------------------------------------------------------------------------------------- arguments
@@ -142,27 +144,27 @@ def _rank(rank: int) -> int:
 
 
 @reads_arguments
-def _floating(dtype: DTypeLike | None) -> DType | None:
-    found = None if dtype is None else dtype_of(dtype)
-    if found is not None and not found.is_floating:
-        raise DTypeError(f"add_lora: adapters are floating-point, not {found}")
-    return found
+def _adapter_dtype(dtype: DTypeLike | None) -> DType | None:
+    adapter_dtype = None if dtype is None else dtype_of(dtype)
+    if adapter_dtype is not None and not adapter_dtype.is_floating:
+        raise DTypeError(f"add_lora: adapters are floating-point, not {adapter_dtype}")
+    return adapter_dtype
 
 
 @reads_arguments
 def _above_zero(value: float, name: str) -> float:
-    found = real(value)
-    if not 0.0 < found < math.inf:
+    number = real(value)
+    if not 0.0 < number < math.inf:
         raise ArgumentError(f"add_lora: {name} is a number above 0, not {value!r:.60}")
-    return found
+    return number
 
 
 @reads_arguments
 def _seed(key: ArrayLike) -> NumpyArray:
     """The value of a key as an array, whatever graph is the default."""
     with Graph().as_default():
-        found = random_key(key) if is_whole(key) else key
-        value = constant_value(found) if isinstance(found, Output) else np.asarray(found)
+        full_key = random_key(key) if is_whole(key) else key
+        value = constant_value(full_key) if isinstance(full_key, Output) else np.asarray(full_key)
     if value is None or value.shape != (2,) or value.dtype != np.uint32:
         raise ArgumentError(
             f"add_lora: key is a whole number or a key, as sg.random_key(7) makes it, not {key!r:.60}"
@@ -170,13 +172,13 @@ def _seed(key: ArrayLike) -> NumpyArray:
     return value
 
 
-def _chosen(wanted: Sequence[Output], weights: Any) -> list[Output]:
+def _chosen(outputs: Sequence[Output], weights: Any) -> list[Output]:
     """The weights that the user chose, as outputs or by patterns of names."""
-    graph = wanted[0].op.graph
+    graph = outputs[0].op.graph
     leaves = flatten(weights)[0]
     if leaves and all(isinstance(x, str) for x in leaves):
-        known = {w.op.name: w for w in _multiplied(wanted)}
-        return [known[name] for name in matching("add_lora: weights", leaves, known)]
+        by_name = {w.op.name: w for w in _product_weights(outputs)}
+        return [by_name[name] for name in matching("add_lora: weights", leaves, by_name)]
     if isinstance(weights, Iterable) and not leaves:
         raise ArgumentError("add_lora: there are no weights; give parameters, or patterns of their names")
     chosen = list(dict.fromkeys(outputs_in(weights, "add_lora: weights")))
@@ -198,22 +200,22 @@ def _is_constant(w: Output) -> bool:
     return sizes and all(op.inputs or op.definition is Const for op in needed([w], {}))
 
 
-def _multiplied(wanted: Sequence[Output]) -> list[Output]:
+def _product_weights(outputs: Sequence[Output]) -> list[Output]:
     """The parameters with two axes that matrix products use, in the order of the graph."""
     sources: dict[Output, Output] = {}
-    found: dict[Output, None] = {}
-    for op in needed(wanted, {}):
+    weights: dict[Output, None] = {}
+    for op in needed(outputs, {}):
         if op.definition is Parameter:
             w = op.outputs[0]
             if w.type.ndim == 2 and w.dtype.is_floating:
                 sources[w] = w
         elif op.definition is MatMul:
-            found.update(dict.fromkeys([sources[x] for x in op.inputs if x in sources]))
+            weights.update(dict.fromkeys([sources[x] for x in op.inputs if x in sources]))
         else:
             for i, x in enumerate(op.inputs):
                 if x in sources and _turns(op, i) is not None:
                     sources[op.outputs[0]] = sources[x]
-    return list(found)
+    return list(weights)
 
 
 # --------------------------------------------------------------------------------------------------- uses
@@ -241,13 +243,13 @@ def _turns(op: Operation, i: int) -> bool | None:
 
     It may repeat the matrix along leading axes, as exporters do for batches.
     """
-    definition, kind, made = op.definition, op.inputs[i].type, op.outputs[0].type
+    definition, operand_type, result_type = op.definition, op.inputs[i].type, op.outputs[0].type
     if definition is Transpose:
         last = tuple(op.perm)[-2:]
-        axes = kind.ndim - 2, kind.ndim - 1
+        axes = operand_type.ndim - 2, operand_type.ndim - 1
         return None if {*last} != {*axes} else last != axes
     if definition in _RESHAPING and i == 0:
-        return False if made.shape[-2:] == kind.shape[-2:] else None
+        return False if result_type.shape[-2:] == operand_type.shape[-2:] else None
     if (definition is Cast and op.dtype.is_floating) or tuple(definition.handed_on(op)) == (i,):
         return False
     return None
@@ -257,31 +259,31 @@ _RESHAPING = frozenset((BroadcastTo, Reshape))
 """Operations that leave the last two axes unchanged if their sizes do not change."""
 
 
-def _uses(weights: Sequence[Output], wanted: Sequence[Output]) -> dict[Output, dict[Operation, _Use]]:
+def _uses(weights: Sequence[Output], outputs: Sequence[Output]) -> dict[Output, dict[Operation, _Use]]:
     """For each weight all the matrix products that use it, and the lookups of its rows.
 
     Raises:
         GraphError: another operation uses one, or none does.
     """
-    uses, reasons = _examined(weights, wanted)
+    uses, reasons = _examined(weights, outputs)
     for reason in reasons.values():
         raise GraphError(f"add_lora: {reason}")
     return uses
 
 
-def unfit(weights: Sequence[Output], wanted: Sequence[Output]) -> dict[Output, str]:
+def unfit(weights: Sequence[Output], outputs: Sequence[Output]) -> dict[Output, str]:
     """Those of some matrices beside which no adapter can stand, each with the reason."""
-    return _examined(weights, wanted)[1]
+    return _examined(weights, outputs)[1]
 
 
 def _examined(
-    weights: Sequence[Output], wanted: Sequence[Output]
+    weights: Sequence[Output], outputs: Sequence[Output]
 ) -> tuple[dict[Output, dict[Operation, _Use]], dict[Output, str]]:
     """For each weight its uses; and for some a reason why they can have no adapter."""
     turned = {w: (w, False) for w in weights}
     uses: dict[Output, dict[Operation, _Use]] = {w: {} for w in weights}
     reasons: dict[Output, str] = {}
-    for op in needed(wanted, {}):
+    for op in needed(outputs, {}):
         operands = [(i, *turned[x]) for i, x in enumerate(op.inputs) if x in turned]
         if len(operands) > 1 and op.definition is MatMul:
             one, other = (w for _, w, _ in operands)
@@ -305,7 +307,7 @@ def _examined(
                     f"{describe(op)} uses the weight {describe(w)}, and an adapter is for matrix products "
                     "and lookups of rows alone; leave this weight out",
                 )
-    for y in wanted:
+    for y in outputs:
         if y in turned:
             w = turned[y][0]
             reasons.setdefault(w, f"the weight {describe(w)} is itself an output, {y.name}")
@@ -349,10 +351,10 @@ class _Adapter:
 
     def merged(self) -> Output:
         """The weight plus its adapter's product."""
-        added = self.scale * matmul(self.a, self.b)
-        whole = matrix_transpose(added) if self.reads else added
-        found: Output = self.weight + cast(whole, self.weight.dtype)
-        return found
+        product = self.scale * matmul(self.a, self.b)
+        delta = matrix_transpose(product) if self.reads else product
+        merged_weight: Output = self.weight + cast(delta, self.weight.dtype)
+        return merged_weight
 
 
 class _Writing:
@@ -391,12 +393,12 @@ class _Writing:
         dtype = self._dtype or weight.dtype
         shape = [int(size) for size in old.shape]
         columns = np.zeros((self._rank, shape[1 - reads]), dtype.numpy)
-        a = _parameter(copying, op, "lora_a", self._drawn(shape[reads], dtype))
+        a = _parameter(copying, op, "lora_a", self._initial_a(shape[reads], dtype))
         b = _parameter(copying, op, "lora_b", columns)
         self.adapters[old] = _Adapter(weight, a, b, reads, self._scale)
         return self.adapters[old]
 
-    def _drawn(self, inputs: int, dtype: DType) -> NumpyArray:
+    def _initial_a(self, inputs: int, dtype: DType) -> NumpyArray:
         """A random initial value of A."""
         bound = 1.0 / math.sqrt(max(inputs, 1))
         with Graph().as_default():

@@ -228,13 +228,13 @@ class Checkpoints:
 
     def _remove_old(self, step: int) -> None:
         """Once a checkpoint is complete, remove replaced, damaged and surplus ones."""
-        there = entries(self._folder, values=False)
-        for path in self._passed_over.intersection(entry.path for entry in there):
+        checkpoints = entries(self._folder, values=False)
+        for path in self._passed_over.intersection(entry.path for entry in checkpoints):
             remove_folder(path)
-        there = [entry for entry in there if entry.path not in self._passed_over]
+        checkpoints = [entry for entry in checkpoints if entry.path not in self._passed_over]
         self._passed_over = set()
-        newest = {entry.step: entry for entry in there}
-        kept = sorted(newest, reverse=True)[: self._keep]
-        for entry in there:
-            if entry is not newest[entry.step] or (entry.step not in kept and entry.step != step):
+        newest = {entry.step: entry for entry in checkpoints}
+        steps_to_keep = sorted(newest, reverse=True)[: self._keep]
+        for entry in checkpoints:
+            if entry is not newest[entry.step] or (entry.step not in steps_to_keep and entry.step != step):
                 remove_folder(entry.path)

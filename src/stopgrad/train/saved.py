@@ -140,10 +140,10 @@ def load(path: AnyPath, like: Any = None) -> Any:
     with ArrayFile(path) as file:
         note = file.notes.get(_NOTE)
         if note is None:
-            found: Any = {name: file.read(name, None, name) for name in sorted(file.names)}
+            tree: Any = {name: file.read(name, None, name) for name in sorted(file.names)}
         else:
-            found = _put_together(_structure_in(note, path), file, 0)
-    return found if like is None else _fitted(found, like, path)
+            tree = _put_together(_structure_in(note, path), file, 0)
+    return tree if like is None else _fitted(tree, like, path)
 
 
 def _structure_in(note: str, path: AnyPath) -> Any:
@@ -181,25 +181,25 @@ def _named(content: list[Any], file: ArrayFile, depth: int) -> Iterator[tuple[An
 
 
 @reads_arguments
-def _fitted(found: Any, like: Any, path: AnyPath) -> Any:
+def _fitted(tree: Any, like: Any, path: AnyPath) -> Any:
     """What was read, in the structure of *like*."""
-    wanted, spec = flatten(like)
-    leaves, own = flatten(found)
+    expected, spec = flatten(like)
+    leaves, tree_spec = flatten(tree)
     places = paths_in(spec)
-    given = dict(zip(paths_in(own), leaves, strict=True))
-    missing = [place for place in places if place not in given]
-    extra = given.keys() - places
+    by_path = dict(zip(paths_in(tree_spec), leaves, strict=True))
+    missing = [place for place in places if place not in by_path]
+    extra = by_path.keys() - places
     if missing or extra:
-        told = [f"no {_shown(missing)}"] if missing else []
-        told += [f"{_shown(sorted(extra, key=str))} besides"] if extra else []
-        raise GraphError(f"{path} does not fit the structure: it has {' and '.join(told)}")
-    for place, one in zip(places, wanted, strict=True):
-        if isinstance(one, _PLAIN):
+        differences = [f"no {_shown(missing)}"] if missing else []
+        differences += [f"{_shown(sorted(extra, key=str))} besides"] if extra else []
+        raise GraphError(f"{path} does not fit the structure: it has {' and '.join(differences)}")
+    for place, leaf in zip(places, expected, strict=True):
+        if isinstance(leaf, _PLAIN):
             continue
-        has, needs = type_of(given[place]), type_of(one)
+        has, needs = type_of(by_path[place]), type_of(leaf)
         if has != needs:
             raise GraphError(f"{path} holds {has!r} for {_shown([place])}, where {needs!r} is wanted")
-    return unflatten(spec, [given[place] for place in places])
+    return unflatten(spec, [by_path[place] for place in places])
 
 
 def _shown(places: Sequence[tuple[Any, ...]]) -> str:

@@ -81,8 +81,8 @@ class _Plan:
         self.columns = [column_of(leaf, path) for leaf, path in zip(leaves, paths, strict=True)]
         lengths = [len(leaf) for leaf in leaves]
         if len(set(lengths)) > 1:
-            told = ", ".join(f"{path}: {length}" for path, length in zip(paths, lengths, strict=True))
-            raise ShapeError(f"the parts of the source differ in how many examples they have ({told})")
+            counts = ", ".join(f"{path}: {length}" for path, length in zip(paths, lengths, strict=True))
+            raise ShapeError(f"the parts of the source differ in how many examples they have ({counts})")
         self.n = lengths[0]
         self.size = _positive(batch_size, "batch_size")
         self.key = read_key(key)
@@ -121,14 +121,14 @@ class _Plan:
         first = batch * self.size
         rows = min(self.size, self.n - first) // self.count
         first += self.index * rows
-        found = np.arange(first, first + rows, dtype=np.uint64)
+        examples = np.arange(first, first + rows, dtype=np.uint64)
         if self.key is not None:
-            known, keys = self._keys
-            if known != epoch:
+            keys_epoch, keys = self._keys
+            if keys_epoch != epoch:
                 keys = round_keys(self.key, epoch)
                 self._keys = epoch, keys
-            found = permuted(found, self.n, keys)
-        return epoch, found.astype(np.int64)
+            examples = permuted(examples, self.n, keys)
+        return epoch, examples.astype(np.int64)
 
     def batch(self, position: int, check: Callable[[], None]) -> Any:
         """This process's part of the batch at a position; *check* raises Ended once nobody wants it."""
@@ -136,13 +136,15 @@ class _Plan:
         try:
             parts = [column.read(indices, epoch, check) for column in self.columns]
             if self.transform is None:
-                joint = [one.joined(part, indices) for one, part in zip(self.columns, parts, strict=True)]
+                joint = [
+                    column.joined(part, indices) for column, part in zip(self.columns, parts, strict=True)
+                ]
                 return unflatten(self.spec, joint)
-            made = []
+            examples = []
             for row, index in enumerate(indices.tolist()):
                 check()
-                made.append(self.transformed([part[row] for part in parts], index))
-            return joined(made, indices)
+                examples.append(self.transformed([part[row] for part in parts], index))
+            return joined(examples, indices)
         except Exception as error:
             if not isinstance(error, (Unfit, Ended)):
                 about(error, f"for batch {position}")
@@ -350,18 +352,16 @@ def _positive(value: int, what: str, least: int = 1) -> int:
     return whole(value)
 
 
-def _asking(index: int | None, count: int | None) -> Callable[[], tuple[int, int]]:
+def _part_reader(index: int | None, count: int | None) -> Callable[[], tuple[int, int]]:
     """A function that returns this process's index and the number of processes."""
     if index is None and count is None:
         return partial(_own_part, current().mesh)
     if index is None or count is None:
         raise ArgumentError("process_index and process_count come together")
-    given = _positive(index, "process_index", 0), _positive(count, "process_count")
-    if given[0] >= given[1]:
-        raise ArgumentError(
-            f"process_index={given[0]} is none of 0 to {given[1] - 1}, the {given[1]} processes"
-        )
-    return lambda: given
+    part = _positive(index, "process_index", 0), _positive(count, "process_count")
+    if part[0] >= part[1]:
+        raise ArgumentError(f"process_index={part[0]} is none of 0 to {part[1] - 1}, the {part[1]} processes")
+    return lambda: part
 
 
 def _own_part(mesh: Mesh | None) -> tuple[int, int]:
@@ -378,8 +378,8 @@ def _own_part(mesh: Mesh | None) -> tuple[int, int]:
 
 def _part_along(mesh: Mesh, name: str) -> tuple[int, int] | None:
     try:
-        found: tuple[int, int] = mesh.part(name)
-        return found
+        part: tuple[int, int] = mesh.part(name)
+        return part
     except EngineError:  # This process's part is not contiguous.
         return None
 
@@ -436,7 +436,7 @@ def batches(
         (1, 2)
     """
     try:
-        ask = _asking(process_index, process_count)
+        ask = _part_reader(process_index, process_count)
         ahead, several = _positive(prefetch, "prefetch", 0), _positive(workers, "workers", 0)
         rounds = None if epochs is None else _positive(epochs, "epochs")
         plan = _Plan(source, batch_size, key, transform, drop_remainder)

@@ -41,17 +41,17 @@ class _Examples:
     def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> Any:
         """The examples at *indices*, not yet joined; a grain MapDataset counts on from epoch to epoch."""
         first = epoch * len(self.source) if self.with_epochs else 0
-        found = []
+        examples = []
         for index in indices.tolist():
             check()
             try:
-                found.append(self.source[first + index])
+                examples.append(self.source[first + index])
             except StopIteration as error:  # It would end the loop that waits for the batch.
                 raise RuntimeError(f"the source raised StopIteration for example {index}") from error
             except BaseException as error:
                 about(error, f"while example {index} was read")
                 raise
-        return found
+        return examples
 
     def joined(self, examples: Sequence[Any], indices: NumpyArray) -> Any:
         return joined(examples, indices)
@@ -128,8 +128,8 @@ def joined(examples: Sequence[Any], indices: NumpyArray) -> Any:
                 ) from None
         raise
     names = paths_in(spec)
-    made = [_stacked(row, indices, path) for row, path in zip(columns, names, strict=True)]
-    return unflatten(spec, made)
+    arrays = [_stacked(row, indices, path) for row, path in zip(columns, names, strict=True)]
+    return unflatten(spec, arrays)
 
 
 def _stacked(values: Sequence[Any], indices: NumpyArray, path: tuple[Any, ...]) -> Any:
@@ -139,10 +139,10 @@ def _stacked(values: Sequence[Any], indices: NumpyArray, path: tuple[Any, ...]) 
     if dtype.kind == "O" or any([x.shape != shape or x.dtype != dtype for x in arrays]):  # noqa: C419
         _check_alike(arrays, values, indices, path)
         return np.stack(arrays)
-    made = np.empty((len(arrays), *shape), dtype)
+    stacked = np.empty((len(arrays), *shape), dtype)
     for i, array in enumerate(arrays):
-        made[i] = array
-    return made
+        stacked[i] = array
+    return stacked
 
 
 def _check_alike(

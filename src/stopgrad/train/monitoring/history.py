@@ -77,20 +77,20 @@ class History:
             if self._times[name] <= UNSTEADY or verdict.state == NOT_FINITE:
                 groups.setdefault((verdict.state, verdict.cause, unsteady), []).append(name)
         every = list(sample.verdicts)
-        found = []
+        changes = []
         for (state, cause, unsteady), keys in groups.items():
-            shown = names(keys, every, _ROOM)
-            text = _unsteady(shown) if unsteady else _changed(shown, state, cause)
-            told = f"{'at' if unsteady else 'since'} step {sample.step}, {text}"
-            found.append(Change(sample.step, state, tuple(keys), cause, unsteady, told))
-        return tuple(found)
+            listed = names(keys, every, _ROOM)
+            text = _unsteady(listed) if unsteady else _changed(listed, state, cause)
+            sentence = f"{'at' if unsteady else 'since'} step {sample.step}, {text}"
+            changes.append(Change(sample.step, state, tuple(keys), cause, unsteady, sentence))
+        return tuple(changes)
 
 
-def _changed(shown: str, state: str, cause: str) -> str:
-    what = _SAYS.get(state, f"no gradient arrives at {{}} ({state})").format(shown)
+def _changed(listed: str, state: str, cause: str) -> str:
+    what = _SAYS.get(state, f"no gradient arrives at {{}} ({state})").format(listed)
     return f"{what}: {cause}" if cause else what
 
 
-def _unsteady(shown: str) -> str:
-    changed = f"the verdict on the gradient of {shown} has changed {UNSTEADY} times"
+def _unsteady(listed: str) -> str:
+    changed = f"the verdict on the gradient of {listed} has changed {UNSTEADY} times"
     return f"{changed}; of further changes, only NaNs are told"

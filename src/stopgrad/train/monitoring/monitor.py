@@ -49,9 +49,9 @@ class Monitor:
         """Note the verdicts on the present step, and report what has changed."""
         sample, history = Sample(self.step, verdicts), self._history.copied()
         changes = history.take(sample)
-        known = self.changes + changes
+        all_changes = self.changes + changes
         # Together, with no call in between: an interrupt before loses no change, and none is noted twice.
-        self._last, self._history, self.changes = self.step, history, known
+        self._last, self._history, self.changes = self.step, history, all_changes
         for sink in self._sinks:
             self._safely(f"writing to {type(sink).__name__}", sink.take, sample, changes)
 
@@ -63,9 +63,9 @@ class Monitor:
             if not self._warned:
                 self._warned = True
                 why = f"{type(error).__name__}: {error}"
-                told = f"the monitor failed at step {self.step}, {what} ({why}); the training goes on"
+                message = f"the monitor failed at step {self.step}, {what} ({why}); the training goes on"
                 warnings.warn(
-                    f"{told}, and further failures are not told", RuntimeWarning, stacklevel=to_user()
+                    f"{message}, and further failures are not told", RuntimeWarning, stacklevel=to_user()
                 )
 
     def __repr__(self) -> str:

@@ -35,7 +35,7 @@ class SessionMonitor(Monitor):
             xs = [x for x in parameters if x.type.differentiable]
         self._session = session
         self._question = of_graph("monitor", loss, xs)
-        self._asking: Repeated | None = None
+        self._repeated: Repeated | None = None
 
     def __call__(self, feed_dict: Mapping[Any, Any] | None = None) -> None:
         """Note a step; before or after its run, but not both.
@@ -49,9 +49,9 @@ class SessionMonitor(Monitor):
 
     def _sample(self, feed_dict: Mapping[Any, Any] | None) -> None:
         question, session = self._question, self._session
-        if self._asking is None:
-            self._asking = Repeated(question, engine=session.engine)
-        self._take(verdicts_of(self._asking(fed_to("monitor", question, feed_dict, (), session))))
+        if self._repeated is None:
+            self._repeated = Repeated(question, engine=session.engine)
+        self._take(verdicts_of(self._repeated(fed_to("monitor", question, feed_dict, (), session))))
 
 
 @guarded("monitor")

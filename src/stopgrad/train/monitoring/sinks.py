@@ -108,15 +108,15 @@ def _data(sample: Sample, changes: Sequence[Change]) -> dict[str, Any]:
 
 def _scalars(sample: Sample) -> dict[str, float]:
     """A sample as numbers by name, for charts."""
-    found: dict[str, float] = {}
+    scalars: dict[str, float] = {}
     for state, count in Counter(verdict.state for verdict in sample.verdicts.values()).items():
-        found[f"{PREFIX}/{state.replace(' ', '_')}"] = count
+        scalars[f"{PREFIX}/{state.replace(' ', '_')}"] = count
     for name, verdict in sample.verdicts.items():
         if verdict.magnitude is not None:
-            found[f"{PREFIX}/norm/{name}"] = verdict.magnitude.norm
+            scalars[f"{PREFIX}/norm/{name}"] = verdict.magnitude.norm
             if verdict.magnitude.ratio is not None:
-                found[f"{PREFIX}/ratio/{name}"] = verdict.magnitude.ratio
-    return found
+                scalars[f"{PREFIX}/ratio/{name}"] = verdict.magnitude.ratio
+    return scalars
 
 
 class TensorBoard:
@@ -129,8 +129,8 @@ class TensorBoard:
         for name, value in _scalars(sample).items():
             self._writer.add_scalar(name, value, sample.step)
         if changes and hasattr(self._writer, "add_text"):
-            told = "\n".join([f"- {change}" for change in changes])
-            self._writer.add_text(f"{PREFIX}/changes", told, sample.step)
+            text = "\n".join([f"- {change}" for change in changes])
+            self._writer.add_text(f"{PREFIX}/changes", text, sample.step)
 
 
 class WeightsAndBiases:
@@ -140,10 +140,10 @@ class WeightsAndBiases:
         self._run = run
 
     def take(self, sample: Sample, changes: Sequence[Change]) -> None:
-        told: dict[str, Any] = {**_scalars(sample), f"{PREFIX}/step": sample.step}
+        entries: dict[str, Any] = {**_scalars(sample), f"{PREFIX}/step": sample.step}
         if changes:
-            told[f"{PREFIX}/changes"] = "\n".join(map(str, changes))
-        self._run.log(told, commit=False)
+            entries[f"{PREFIX}/changes"] = "\n".join(map(str, changes))
+        self._run.log(entries, commit=False)
 
 
 def sinks(to: object) -> list[Sink]:
@@ -158,7 +158,7 @@ def sinks(to: object) -> list[Sink]:
         ArgumentError: it is something else.
         OSError: the file cannot be written.
     """
-    return [_sink(one) for one in (to if isinstance(to, (list, tuple)) else [to])]
+    return [_sink(target) for target in (to if isinstance(to, (list, tuple)) else [to])]
 
 
 def _sink(to: Any) -> Sink:

@@ -62,22 +62,26 @@ def verdicts_of(flow: Flow) -> dict[str, Verdict]:
     """The verdicts of a report."""
     causes = {}
     for trouble in flow.troubles:
-        told = [(cause.location, str(cause)) for cause in trouble.causes[:1]]
-        cause = "".join([text if at is None else f"{place(at)} {text}" for at, text in told])
+        first_cause = [(cause.location, str(cause)) for cause in trouble.causes[:1]]
+        cause = "".join(
+            [text if location is None else f"{place(location)} {text}" for location, text in first_cause]
+        )
         causes.update(dict.fromkeys(trouble.keys, (trouble.kind, cause)))
     compared = _compared(flow)
-    found = {}
+    verdicts = {}
     for name, reach in zip(flow.xs, flow.values(), strict=True):
         if not flow.xs[name].type.differentiable:
             continue
         if reach.arrives:
             state, cause = causes.get(name, compared.get(name, (ARRIVES, "")))
-            found[name] = _updated(Verdict(state, cause, reach.magnitude), reach.update, True)
+            verdicts[name] = _updated(Verdict(state, cause, reach.magnitude), reach.update, True)
         else:
-            cuts = [(cut.location, cut.reason) for cut in reach.cuts[:1]]
-            cause = "".join([text if at is None else f"{place(at)} {text}" for at, text in cuts])
-            found[name] = _updated(Verdict(str(reach.status), cause), reach.update, False)
-    return found
+            first_cut = [(cut.location, cut.reason) for cut in reach.cuts[:1]]
+            cause = "".join(
+                [text if location is None else f"{place(location)} {text}" for location, text in first_cut]
+            )
+            verdicts[name] = _updated(Verdict(str(reach.status), cause), reach.update, False)
+    return verdicts
 
 
 def _updated(verdict: Verdict, update: Update | None, arrives: bool) -> Verdict:
@@ -91,34 +95,34 @@ def _updated(verdict: Verdict, update: Update | None, arrives: bool) -> Verdict:
 
 def with_steps(verdicts: Verdicts, steps: Mapping[str, Step]) -> dict[str, Verdict]:
     """Verdicts with what an update did to parameters, by their names."""
-    found = {}
+    updated = {}
     for name, verdict in verdicts.items():
         arrives = verdict.state in _ARRIVING
         update = update_of(steps[name], arrives) if name in steps else None
-        found[name] = _updated(verdict, update, arrives)
-    return found
+        updated[name] = _updated(verdict, update, arrives)
+    return updated
 
 
 def _compared(flow: Flow) -> dict[str, tuple[str, str]]:
     """The tensors that predictions are made of which a loss compares with every target, with the cause."""
-    found: dict[str, tuple[str, str]] = {}
+    compared: dict[str, tuple[str, str]] = {}
     for finding in flow.compared:
         (op,) = finding.operations
-        at = flow.location(op)
-        told = finding.message if at is None else f"{place(at.own)} {finding.message}"
+        location = flow.location(op)
+        text = finding.message if location is None else f"{place(location.own)} {finding.message}"
         above = set(flow.graph.subgraph_to([op])) if flow.graph.holds(op) else None  # None: it is in a loop.
         for name, x in flow.xs.items():
             if above is None or x.op in above:
-                found.setdefault(name, (COMPARED, told))
-    return found
+                compared.setdefault(name, (COMPARED, text))
+    return compared
 
 
 def merged(passes: Iterable[Verdicts]) -> dict[str, Verdict]:
     """The verdicts on a step of several backward passes: a gradient arrives if it does in any of them."""
-    found: dict[str, Verdict] = {}
+    best: dict[str, Verdict] = {}
     for verdicts in passes:
         for name, verdict in verdicts.items():
-            known = found.get(name)
-            if known is None or _BEST.index(verdict.state) < _BEST.index(known.state):
-                found[name] = verdict
-    return found
+            before = best.get(name)
+            if before is None or _BEST.index(verdict.state) < _BEST.index(before.state):
+                best[name] = verdict
+    return best

@@ -28,23 +28,23 @@ class Adam(Rule):
         return {name: zeros(shape, dtype) for name in names}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
-        return self._moved(at, at.value, at.regularised(self.weight_decay))
+        return self._stepped(at, at.value, at.regularised(self.weight_decay))
 
-    def _moved(self, at: Moment, value: Tensor, gradient: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def _stepped(self, at: Moment, value: Tensor, gradient: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         beta1, beta2 = self.betas
         clock = at.clock
-        kept = {
+        state = {
             "m": beta1 * at.state["m"] + (1.0 - beta1) * gradient,
             "v": beta2 * at.state["v"] + (1.0 - beta2) * (gradient * gradient),
         }
-        square = kept["v"]
+        square = state["v"]
         if self.amsgrad:
-            square = kept["v_max"] = maximum(at.state["v_max"], square)
+            square = state["v_max"] = maximum(at.state["v_max"], square)
         # Corrections of single numbers, so that each element is divided once.
         scale = at.scalar(("scale", beta2), lambda: sqrt(clock.correction(beta2)))
         least = at.scalar(("least", beta2, self.eps), lambda: self.eps * scale)
         length = at.scalar(("length", *self.betas), lambda: scale * (clock.rate / clock.correction(beta1)))
-        return value - length * (kept["m"] / (sqrt(square) + least)), kept
+        return value - length * (state["m"] / (sqrt(square) + least)), state
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class AdamW(Adam):
     weight_decay: float = 1e-2
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
-        return self._moved(at, at.decayed(self.weight_decay), at.gradient)
+        return self._stepped(at, at.decayed(self.weight_decay), at.gradient)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,15 +77,15 @@ class RMSprop(Rule):
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         gradient, alpha = at.regularised(self.weight_decay), self.alpha
-        kept = {"v": alpha * at.state["v"] + (1.0 - alpha) * (gradient * gradient)}
-        square = kept["v"]
+        state = {"v": alpha * at.state["v"] + (1.0 - alpha) * (gradient * gradient)}
+        square = state["v"]
         if self.centered:
-            mean = kept["m"] = alpha * at.state["m"] + (1.0 - alpha) * gradient
+            mean = state["m"] = alpha * at.state["m"] + (1.0 - alpha) * gradient
             square = square - mean * mean
-        way = gradient / (sqrt(square) + self.eps)
+        direction = gradient / (sqrt(square) + self.eps)
         if self.momentum:
-            way = kept["momentum"] = self.momentum * at.state["momentum"] + way
-        return at.value - at.rate * way, kept
+            direction = state["momentum"] = self.momentum * at.state["momentum"] + direction
+        return at.value - at.rate * direction, state
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +104,9 @@ class Adagrad(Rule):
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         gradient, clock = at.regularised(self.weight_decay), at.clock
-        kept = {"sum": at.state["sum"] + gradient * gradient}
+        state = {"sum": at.state["sum"] + gradient * gradient}
         rate = at.rate
         if self.lr_decay:
             slower = lambda: clock.rate / (1.0 + (clock.count - 1.0) * self.lr_decay)
             rate = at.scalar(("slower", self.lr_decay), slower)
-        return at.value - rate * (gradient / (sqrt(kept["sum"]) + self.eps)), kept
+        return at.value - rate * (gradient / (sqrt(state["sum"]) + self.eps)), state

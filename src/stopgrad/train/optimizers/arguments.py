@@ -88,10 +88,10 @@ def checked(how: Mapping[str, Any]) -> How:
 def _bound(value: float | None, name: str) -> float | None:
     if value is None:
         return None
-    found = at_least(value, name)
-    if not found:
+    bound = at_least(value, name)
+    if not bound:
         raise ArgumentError(f"{name} is a number above 0, or None; not {value!r:.60}")
-    return found
+    return bound
 
 
 # ------------------------------------------------------------------------------------------ the tensors
@@ -116,7 +116,7 @@ def named(parameters: Any, graph: Graph) -> dict[str, Output]:
     """The parameters by name: by the keys of a dict, or else by their names in the graph."""
     leaves = flatten(parameters)[0]
     keys: Sequence[str] = paths(parameters) if isinstance(parameters, Mapping) else ()
-    found: dict[str, Output] = {}
+    by_name: dict[str, Output] = {}
     seen: set[Output] = set()
     for i, leaf in enumerate(leaves):
         x = _parameter(leaf, graph)
@@ -124,12 +124,14 @@ def named(parameters: Any, graph: Graph) -> dict[str, Output]:
             raise GraphError(f"{describe(x)} is among the parameters twice; give it once")
         seen.add(x)
         name = keys[i] if keys else x.op.name
-        if name in found:
-            raise GraphError(f"two parameters are called {name!r}: {describe(found[name])} and {describe(x)}")
-        found[name] = x
-    if not found:
+        if name in by_name:
+            raise GraphError(
+                f"two parameters are called {name!r}: {describe(by_name[name])} and {describe(x)}"
+            )
+        by_name[name] = x
+    if not by_name:
         raise GraphError("there are no parameters to move; give those that sg.parameter made")
-    return found
+    return by_name
 
 
 def _parameter(x: object, graph: Graph) -> Output:

@@ -30,15 +30,15 @@ class SGD(Rule):
         return {"momentum": zeros(shape, dtype)} if self.momentum else {}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
-        gradient, kept = at.regularised(self.weight_decay), {}
+        gradient, state = at.regularised(self.weight_decay), {}
         if self.momentum:
             added = gradient
             if self.dampening:  # The first gradient is not dampened.
                 later = at.clock.once("later", lambda: cast(at.clock.count > 1.0, at.clock.count.dtype))
                 added = gradient * at.scalar(("taken", self.dampening), lambda: 1.0 - self.dampening * later)
-            average = kept["momentum"] = self.momentum * at.state["momentum"] + added
+            average = state["momentum"] = self.momentum * at.state["momentum"] + added
             gradient = gradient + self.momentum * average if self.nesterov else average
-        return at.value - at.rate * gradient, kept
+        return at.value - at.rate * gradient, state
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,6 @@ class Lion(Rule):
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         (beta1, beta2), average = self.betas, at.state["m"]
-        way = sign(beta1 * average + (1.0 - beta1) * at.gradient)
-        kept = {"m": beta2 * average + (1.0 - beta2) * at.gradient}
-        return at.decayed(self.weight_decay) - at.rate * way, kept
+        direction = sign(beta1 * average + (1.0 - beta1) * at.gradient)
+        state = {"m": beta2 * average + (1.0 - beta2) * at.gradient}
+        return at.decayed(self.weight_decay) - at.rate * direction, state

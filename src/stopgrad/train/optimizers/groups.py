@@ -15,24 +15,24 @@ from stopgrad.train.optimizers.rules import Rule
 
 def rules_for(named: Mapping[str, Output], rule: Rule, others: Rule | None, how: How) -> dict[str, Rule]:
     """The rule for each parameter, by name; all parameters of a group share one object."""
-    found: dict[str, Rule] = {}
+    rules: dict[str, Rule] = {}
     for patterns, group in how["groups"].items():
-        chosen = _rule_of_group(rule, group, patterns)
+        group_rule = _rule_of_group(rule, group, patterns)
         for name in matching("groups", patterns, named):
-            found.setdefault(name, chosen)
+            rules.setdefault(name, group_rule)
     rest = _Rest(rule, others)
-    found = {name: found[name] if name in found else rest.rule_for(x) for name, x in named.items()}
-    without: dict[Rule, Rule] = {}
+    rules = {name: rules[name] if name in rules else rest.rule_for(x) for name, x in named.items()}
+    undecayed: dict[Rule, Rule] = {}
     for name in matching("no_decay", how["no_decay"], named):
-        one = found[name]
-        if not hasattr(one, "weight_decay"):
-            raise ArgumentError(f"no_decay: {one.name} has no weight decay")
-        found[name] = without[one] = without.get(one) or one.altered(weight_decay=0.0)
-    for name, one in found.items():
-        why = one.refusal(named[name].op.value.array.shape)
+        own_rule = rules[name]
+        if not hasattr(own_rule, "weight_decay"):
+            raise ArgumentError(f"no_decay: {own_rule.name} has no weight decay")
+        rules[name] = undecayed[own_rule] = undecayed.get(own_rule) or own_rule.altered(weight_decay=0.0)
+    for name, own_rule in rules.items():
+        why = own_rule.refusal(named[name].op.value.array.shape)
         if why:
-            raise ArgumentError(f"{one.name} cannot move {describe(named[name])}: {why}")
-    return found
+            raise ArgumentError(f"{own_rule.name} cannot move {describe(named[name])}: {why}")
+    return rules
 
 
 class _Rest:
@@ -57,10 +57,10 @@ def _rule_of_group(rule: Rule, group: object, patterns: object) -> Rule:
             f"groups: {patterns!r} has a dict of hyperparameters or a rule, such as "
             f"{{'learning_rate': 0.01}} or sg.optimizers.SGD(0.01); not {group!r:.60}"
         )
-    known = [one.name for one in fields(rule)]
+    hyperparameters = [field.name for field in fields(rule)]
     for key in group:
-        if key not in known:
+        if key not in hyperparameters:
             raise ArgumentError(
-                f"groups: {patterns!r}: {rule.name} has no {key!r:.60}; it has {shorten(known)}"
+                f"groups: {patterns!r}: {rule.name} has no {key!r:.60}; it has {shorten(hyperparameters)}"
             )
     return rule.altered(**group)

@@ -27,11 +27,11 @@ class LossScale:
 
     Attributes:
         factor: a scalar of float32.
-        made: the number of steps made since the factor last changed.
+        steps: the number of steps made since the factor last changed.
     """
 
     factor: Output
-    made: Output
+    steps: Output
 
     @staticmethod
     def of(first: float | None) -> LossScale | None:
@@ -44,7 +44,7 @@ class LossScale:
     @property
     def state(self) -> list[Output]:
         """The parameters that hold it."""
-        return [self.factor, self.made]
+        return [self.factor, self.steps]
 
     def seed(self, loss: Output) -> Output:
         """The gradient at the loss."""
@@ -58,13 +58,13 @@ class LossScale:
 
     def renewed(self, finite: Output, full: Output | None) -> dict[Output, Tensor]:
         """The state after a step, which was made if the gradients were finite; unchanged unless *full*."""
-        made = self.made + np.int64(1)
-        enough = equal(made, np.int64(_INTERVAL))
+        steps = self.steps + np.int64(1)
+        enough = equal(steps, np.int64(_INTERVAL))
         factor = where(finite, where(enough, self.factor * 2.0, self.factor), self.factor * 0.5)
-        made = where(logical_and(finite, ~enough), made, np.int64(0))
+        steps = where(logical_and(finite, ~enough), steps, np.int64(0))
         if full is None:
-            return {self.factor: factor, self.made: made}
-        return {self.factor: where(full, factor, self.factor), self.made: where(full, made, self.made)}
+            return {self.factor: factor, self.steps: steps}
+        return {self.factor: where(full, factor, self.factor), self.steps: where(full, steps, self.steps)}
 
 
 def all_finite(gradients: Iterable[Tensor]) -> Output:

@@ -61,15 +61,15 @@ class Adafactor(Rule):
         squares = gradient * gradient
         if "v" in at.state:
             square = _towards(at.state["v"], squares, new)
-            kept = {"v": square}
+            state = {"v": square}
         else:
             rows = _towards(at.state["rows"], reduce_mean(squares, -1, keepdims=True), new)
             columns = _towards(at.state["columns"], reduce_mean(squares, -2, keepdims=True), new)
-            kept = {"rows": rows, "columns": columns}
+            state = {"rows": rows, "columns": columns}
             square = rows * columns / maximum(reduce_mean(rows, -2, keepdims=True), least)
-        way = rsqrt(maximum(square, least * least)) * gradient
-        shorter = maximum(_norm(way) / (math.sqrt(size) * self.d), 1.0)
-        return at.decayed(self.weight_decay) - length / shorter * way, kept
+        direction = rsqrt(maximum(square, least * least)) * gradient
+        shorter = maximum(_norm(direction) / (math.sqrt(size) * self.d), 1.0)
+        return at.decayed(self.weight_decay) - length / shorter * direction, state
 
 
 def _norm(x: Tensor) -> Tensor:
@@ -127,10 +127,10 @@ class Muon(Rule):
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         rows, columns = at.value.shape
         average = at.state["momentum"] + (1.0 - self.momentum) * (at.gradient - at.state["momentum"])
-        way = at.gradient + self.momentum * (average - at.gradient) if self.nesterov else average
+        direction = at.gradient + self.momentum * (average - at.gradient) if self.nesterov else average
         adjusted = _ADJUSTMENTS[self.adjust_lr_fn](rows, columns)
         rate = at.scalar(("adjusted", adjusted), lambda: at.clock.rate * adjusted)
-        straight = cast(self._orthogonal(way, rows > columns), at.value.dtype)
+        straight = cast(self._orthogonal(direction, rows > columns), at.value.dtype)
         return at.decayed(self.weight_decay) - rate * straight, {"momentum": average}
 
     def _orthogonal(self, matrix: Tensor, is_tall: bool) -> Tensor:

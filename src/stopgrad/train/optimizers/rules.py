@@ -108,16 +108,16 @@ class _Checked(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         try:
             try:
-                made = super().__call__(*args, **kwargs)
+                rule = super().__call__(*args, **kwargs)
             except TypeError as error:
                 raise ArgumentError(
                     f"{error}; help(sg.optimizers.{cls.__name__}) says what it takes"
                 ) from None
-            made._check_all()
+            rule._check_all()
         except StopgradError as error:
             error.name_after(f"optimizers.{cls.__name__}")
             raise
-        return made
+        return rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,19 +217,19 @@ class Rule(metaclass=_Checked):
             raise ArgumentError(f"there are {len(leaves)} parameters, and {len(gs)} gradients")
         done = add(step, np.int64(1))
         clocks: dict[DType, Clock] = {}
-        moved, kept = [], []
+        moved, states = [], []
         for x, g, slot in zip(leaves, gs, slots, strict=True):
             shape, dtype = self._movable(x)
             if tuple(type_of(g).shape) != shape:
                 raise ShapeError(f"a parameter is {type_of(x)!r}, and its gradient {type_of(g)!r}")
             if dtype not in clocks:
                 clocks[dtype] = Clock(cast(done, dtype), rate_at(self.learning_rate, step, dtype))
-            way = cast(g, dtype)
-            at = Moment(cast(x, dtype), -way if self.maximize else way, slot, clocks[dtype])
+            gradient = cast(g, dtype)
+            at = Moment(cast(x, dtype), -gradient if self.maximize else gradient, slot, clocks[dtype])
             new, state_of_x = self.step(at)
             moved.append(cast(new, type_of(x).dtype))
-            kept.append(state_of_x)
-        return unflatten(spec, moved), {"step": done, "slots": kept}
+            states.append(state_of_x)
+        return unflatten(spec, moved), {"step": done, "slots": states}
 
     def _movable(self, x: ArrayLike) -> tuple[tuple[int, ...], DType]:
         """The shape of a parameter, and the dtype in which its steps are computed."""
@@ -275,11 +275,11 @@ def _done(state: Mapping[str, Any]) -> Any:
 
 def at_least(value: float, name: str, least: float = 0.0, below: float = float("inf")) -> float:
     """A number that is at least *least*, and less than *below*."""
-    found = real(value)
-    if not least <= found < below:
+    number = real(value)
+    if not least <= number < below:
         bound = f"from {least:g} on" if below == float("inf") else f"from {least:g} to below {below:g}"
         raise ArgumentError(f"{name} is a number {bound}, not {value!r:.60}")
-    return found
+    return number
 
 
 def numbers(values: Sequence[float], name: str, count: int) -> tuple[float, ...]:
@@ -320,8 +320,8 @@ def rate_at(rate: Rate, done: Output, dtype: DType) -> Scalar:
         return cast(rate, dtype)
     if not callable(rate):
         return real(rate)
-    found = call(rate, cast(done, dtype))
-    if not isinstance(found, Output):
-        return at_least(found, "the schedule's learning rate")
-    check_rate(found)
-    return cast(found, dtype)
+    scheduled = call(rate, cast(done, dtype))
+    if not isinstance(scheduled, Output):
+        return at_least(scheduled, "the schedule's learning rate")
+    check_rate(scheduled)
+    return cast(scheduled, dtype)

@@ -214,8 +214,8 @@ def exponential(
 
     def rate(step: Tensor) -> Tensor:
         times = step / float(count)
-        found = first * exp((floor(times) if jumps else times) * power)
-        return maximum(found, last) if last else found
+        decayed = first * exp((floor(times) if jumps else times) * power)
+        return maximum(decayed, last) if last else decayed
 
     more = f"{', staircase=True' if jumps else ''}{f', end={end!r}' if last else ''}"
     return Schedule(f"exponential({start!r}, {decay!r}, {steps!r}{more})", rate)
@@ -241,10 +241,10 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     bounds = _bounds(boundaries, len(values), "rates")
 
     def rate(step: Tensor) -> Tensor:
-        found = 0.0 * step + values[0]
+        current = 0.0 * step + values[0]
         for bound, value in zip(bounds, values[1:], strict=True):
-            found = where(step < float(bound), found, value)
-        return found
+            current = where(step < float(bound), current, value)
+        return current
 
     return Schedule(f"piecewise({list(rates)!r}, {list(boundaries)!r})", rate)
 
@@ -270,11 +270,11 @@ def join(schedules: Sequence[Callable[[Any], Any] | float], boundaries: Sequence
     bounds = _bounds(boundaries, len(parts), "schedules")
 
     def rate(step: Tensor) -> Tensor:
-        found = parts[0](step)
+        current = parts[0](step)
         for bound, part in zip(bounds, parts[1:], strict=True):
             since = maximum(step - float(bound), 0.0)
-            found = where(step < float(bound), found, part(since))
-        return found
+            current = where(step < float(bound), current, part(since))
+        return current
 
     return Schedule(f"join({list(schedules)!r}, {list(boundaries)!r})", rate)
 
@@ -317,18 +317,18 @@ def _count(steps: int, name: str) -> int:
 
 @reads_arguments
 def _bounds(boundaries: Sequence[int], parts: int, name: str) -> list[int]:
-    found = [_count(bound, f"boundaries[{i}]") for i, bound in enumerate(boundaries)]
-    if sorted(set(found)) != found:
-        raise ArgumentError(f"boundaries are steps in rising order, not {found}")
-    if parts != len(found) + 1:
+    steps = [_count(bound, f"boundaries[{i}]") for i, bound in enumerate(boundaries)]
+    if sorted(set(steps)) != steps:
+        raise ArgumentError(f"boundaries are steps in rising order, not {steps}")
+    if parts != len(steps) + 1:
         raise ArgumentError(
-            f"there is one of the {name} more than there are boundaries; got {parts} and {len(found)}"
+            f"there is one of the {name} more than there are boundaries; got {parts} and {len(steps)}"
         )
-    return found
+    return steps
 
 
-def _schedule(given: Callable[[Any], Any] | float, name: str) -> Callable[[Tensor], Tensor]:
-    if callable(given):
-        return lambda step: call(given, step)
-    value = at_least(given, name)
+def _schedule(schedule: Callable[[Any], Any] | float, name: str) -> Callable[[Tensor], Tensor]:
+    if callable(schedule):
+        return lambda step: call(schedule, step)
+    value = at_least(schedule, name)
     return lambda step: 0.0 * step + value

@@ -83,12 +83,12 @@ def built(
         arriving = gradients(
             scalar, list(all_named.values()), None if scale is None else [scale.seed(scalar)]
         )
-        found = dict(zip(all_named, arriving, strict=True))
-        untouched = _untouched(scalar, {n: x for n, x in all_named.items() if found[n] is None})
+        gradient_of = dict(zip(all_named, arriving, strict=True))
+        untouched = _reasons_for(scalar, {n: x for n, x in all_named.items() if gradient_of[n] is None})
         if len(untouched) == len(all_named):
             raise GradientError(_no_gradient(scalar, untouched))
         step = _Step({n: x for n, x in all_named.items() if n not in untouched}, rules, treated, scale)
-        live = {n: g for n, g in found.items() if g is not None}
+        live = {n: g for n, g in gradient_of.items() if g is not None}
         live = live if scale is None else scale.divided(live)
         step.build(live)
         widest = max((arithmetic(x.dtype) for x in step.parameters.values()), key=lambda d: d.itemsize)
@@ -126,8 +126,8 @@ class _Step:
         self.averages: dict[Output, Output] = {}
         self.next: dict[Output, Tensor] = {}
         self._done = parameter(np.zeros((), np.int64), name="step")
-        held = [self._done] if scale is None else [self._done, *scale.state]
-        self.state |= {x.op.name: x for x in held}
+        holders = [self._done] if scale is None else [self._done, *scale.state]
+        self.state |= {x.op.name: x for x in holders}
         self._graph = self._done.op.graph
         self._rates: dict[tuple[Rule, DType], Any] = {}
 
@@ -146,18 +146,18 @@ class _Step:
         if self.scale is not None:
             finite = all_finite(totals.values())
             self.next.update(self.scale.renewed(finite, full))
-        wanted = [one for one in (full, finite) if one is not None]
+        conditions = [condition for condition in (full, finite) if condition is not None]
         times = float(self.how["accumulate"])
 
         def moved() -> dict[Output, Tensor]:
             means = totals if full is None else {n: total / times for n, total in totals.items()}
-            return self._moved(means, slots)
+            return self._after_step(means, slots)
 
-        if not wanted:
+        if not conditions:
             self.next.update(moved())
             return
         changing = self._changing(slots)
-        now = wanted[0] if len(wanted) == 1 else logical_and(wanted[0], wanted[1])
+        now = conditions[0] if len(conditions) == 1 else logical_and(conditions[0], conditions[1])
         # The new values are computed only in the runs that change them.
         new = cond(now, lambda: list(moved().values()), lambda: list(changing))
         self.next.update(zip(changing, new, strict=True))
@@ -186,10 +186,10 @@ class _Step:
     def rate_of(self, rule: Rule, dtype: DType) -> Any:
         """The learning rate of a rule in this step."""
         if (rule, dtype) not in self._rates:
-            given = rule.learning_rate
-            same = [one for one in self._rates if one[0].learning_rate is given and one[1] is dtype]
-            made = self._rates[same[0]] if same else rate_at(given, self._done, dtype)
-            self._rates[rule, dtype] = made
+            learning_rate = rule.learning_rate
+            same = [key for key in self._rates if key[0].learning_rate is learning_rate and key[1] is dtype]
+            rate = self._rates[same[0]] if same else rate_at(learning_rate, self._done, dtype)
+            self._rates[rule, dtype] = rate
         return self._rates[rule, dtype]
 
     def _hold(self, name: str, value: NumpyArray, like: Output | None = None) -> Output:
@@ -209,11 +209,11 @@ class _Step:
         return {slot: self._hold(f"{slot}/{name}", value, x) for slot, value in first.items()}
 
     def _changing(self, slots: Mapping[str, Mapping[str, Output]]) -> list[Output]:
-        """The parameters for which :meth:`_moved` returns new values, in its order."""
-        states = [x for each in slots.values() for x in each.values()]
+        """The parameters for which :meth:`_after_step` returns new values, in its order."""
+        states = [x for own in slots.values() for x in own.values()]
         return [*self.parameters.values(), *states, *self.averages.values(), self._done]
 
-    def _moved(
+    def _after_step(
         self, gradients: Mapping[str, Tensor], slots: Mapping[str, Mapping[str, Output]]
     ) -> dict[Output, Tensor]:
         """Parameters, state and averages after the step, and the count of steps."""
@@ -225,19 +225,19 @@ class _Step:
         counts = {dtype: cast(done, dtype) for _, dtype in self._rates}
         clocks = {(rule, dtype): Clock(counts[dtype], rate) for (rule, dtype), rate in self._rates.items()}
         moved: dict[Output, Tensor] = {}
-        kept: dict[Output, Tensor] = {}
+        new_state: dict[Output, Tensor] = {}
         averages: dict[Output, Tensor] = {}
         for n, x in self.parameters.items():
             rule, g = self.rules[n], gradients[n]
             at = Moment(cast(x, g.dtype), -g if rule.maximize else g, slots[n], clocks[rule, g.dtype])
             new, state = rule.step(at)
             moved[x] = cast(new, x.dtype)
-            kept.update({holder: state[slot] for slot, holder in slots[n].items()})
+            new_state.update({holder: state[slot] for slot, holder in slots[n].items()})
             part = self.how["average"]
             if part is not None:
                 average = self.averages[x]
                 averages[average] = part * average + (1.0 - part) * cast(moved[x], average.dtype)
-        return {**moved, **kept, **averages, self._done: done}
+        return {**moved, **new_state, **averages, self._done: done}
 
 
 def _below(graph: Graph, name: str) -> Inside:
@@ -249,18 +249,18 @@ def _below(graph: Graph, name: str) -> Inside:
 # ---------------------------------------------------------------------------------------- no gradient
 
 
-def _untouched(loss: Output, without: Mapping[str, Output]) -> dict[str, str]:
+def _reasons_for(loss: Output, without: Mapping[str, Output]) -> dict[str, str]:
     """Why no gradient reaches each of these, by name."""
     if not without:
         return {}
     flow = explain(loss, list(without.values()))
-    found = {}
+    reasons = {}
     for name, x in without.items():
         reach = flow[x]
         cuts = "; ".join(str(cut) for cut in reach.cuts[:_SHOWN])
         more = f"; and {len(reach.cuts) - _SHOWN} more" if len(reach.cuts) > _SHOWN else ""
-        found[name] = f"{reach.status.value}: {cuts}{more}" if cuts else reach.status.value
-    return found
+        reasons[name] = f"{reach.status.value}: {cuts}{more}" if cuts else reach.status.value
+    return reasons
 
 
 _SHOWN = 3
@@ -268,9 +268,9 @@ _SHOWN = 3
 
 
 def _no_gradient(loss: Output, untouched: Mapping[str, str]) -> str:
-    told = [f"\n  {name}: {reason}" for name, reason in list(untouched.items())[:10]]
+    lines = [f"\n  {name}: {reason}" for name, reason in list(untouched.items())[:10]]
     more = f"\n  and {len(untouched) - 10} more" if len(untouched) > 10 else ""
     return (
         f"no gradient of {describe(loss)} reaches any of the parameters, so there is nothing to move; "
-        f"take a stop away, or give other parameters{''.join(told)}{more}"
+        f"take a stop away, or give other parameters{''.join(lines)}{more}"
     )
