@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import gc
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
@@ -22,6 +25,7 @@ from stopgrad.engines.xla.options import compile_lowered
 
 # Native code is built once for all runs of the tests; programs are compiled by each test that means to.
 KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"
+SOURCE = Path(__file__).parent / "src"
 os.environ.setdefault("STOPGRAD_CACHE_DIR", str(KEPT))
 os.environ["STOPGRAD_COMPILED"] = "0"
 # All kernels, whether they pay on this machine or not.
@@ -49,6 +53,33 @@ os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))
 
 # What is no test is imported by the tests that need it; some need libraries that plain tests do not.
 collect_ignore = ["tests/helpers"]
+WHOLE = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
+"""The statement that marks all tests of a file."""
+OTHER_TIERS = {"not slow": {"slow", "nightly"}, "slow": {"nightly"}}
+"""By what is asked for with ``-m``: the marks of tests that are left out."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file that has no test of the tier asked for is not imported: its libraries would take seconds."""
+    tier = config.option.markexpr
+    if collection_path.suffix != ".py" or tier not in OTHER_TIERS:
+        return None
+    if collection_path.is_relative_to(SOURCE):
+        return True if tier == "slow" else None  # Examples are plain.
+    return not OTHER_TIERS[tier].isdisjoint(marks_of_all(collection_path)) or None
+
+
+def marks_of_all(file: Path) -> list[str]:
+    """What all tests of a file are marked with."""
+    text = file.read_text()
+    line = WHOLE.search(text)
+    if line is None:
+        return []
+    try:
+        ast.parse(text[: line.end()])
+    except SyntaxError:  # It stands within a text.
+        return []
+    return re.findall(r"\bpytest\.mark\.(\w+)", line[1])
 
 
 @pytest.fixture(autouse=True)
@@ -104,8 +135,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Nightly tests run when they are asked for, whatever else they are."""
+    """Nightly tests run when they are asked for, whatever else they are; the longest come first."""
     if "nightly" not in config.option.markexpr:
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         config.hook.pytest_deselected(items=nightly)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Imports and tests stay: neither while they come nor afterwards is garbage sought among them.
+
+    Tests call ``gc.collect()``, which would go through millions of objects each time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()

@@ -226,18 +226,18 @@ if not TYPE_CHECKING:  # Type checkers are to report unknown names.
     def __getattr__(name):
         module = _MODULE.get(name, _UNLISTED.get(name))
         if module is not None:
-            found = _imported(f"{__name__}.{module or name}")
+            value = _imported(f"{__name__}.{module or name}")
             if module:
-                found = globals()[name] = getattr(found, name)
-            return found
+                value = globals()[name] = getattr(value, name)
+            return value
         if name[0] != "_" or name == "__all__":
-            known = _names()
+            names = _names()
             if name == "__all__":
-                return [*known, "errors", *_LATER[""].split()]
-            if name in known:
+                return [*names, "errors", *_LATER[""].split()]
+            if name in names:
                 return globals()[name]
             # With a name, Python adds no hint of its own.
-            raise AttributeError(_hint_for(name, known), name=name)
+            raise AttributeError(_hint_for(name, names), name=name)
         raise AttributeError(f"module 'stopgrad' has no attribute {name!r}")
 
     class _Spaces:

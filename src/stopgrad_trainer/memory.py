@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections import deque
 from collections.abc import Callable, Mapping
-from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -14,12 +11,15 @@ import numpy as np
 from stopgrad_trainer.contents import HELD, Contents, Function, Port, Update, dtype_of
 from stopgrad_trainer.exported import Array
 from stopgrad_trainer.runtime import CPU, Runtime, call_in_c
+from stopgrad_trainer.sharing import Call, Calls
 
 Fill = Callable[[Mapping[str, Array]], None]
 """Writes the first state into arrays by name."""
 
-BLOCK = 1 << 17
+BLOCK = 1 << 15
 """How many elements of each tensor are updated at a time: what a function computes stays in the cache."""
+FEW = 8
+"""With fewer blocks for each thread, another thread costs more than it spares."""
 _ALIGNED = 64
 """Bytes, to a multiple of which tensors begin."""
 
@@ -94,7 +94,8 @@ class InPlace:
     """A state that is held once, and renewed in place, block by block.
 
     A step computes the gradients first, and all scalars; nothing has changed until then. Renewing is then one
-    call of C, within which no handler of a signal runs. The tensors of a function lie in one array.
+    call of C, within which no handler of a signal runs; threads share the blocks. The tensors of a function
+    lie in one array.
 
     Attributes:
         arrays: the state, by name; a step writes into them.
@@ -113,8 +114,8 @@ class InPlace:
         self._loss = _loss_of(contents, update.backward)
         self._steps: list[Any] | None = None
         self._kept: list[Any] = []
-        self._under_way: Any = iter(())
-        self._count = 0
+        self._under_way = Calls()
+        self._threads = runtime.threads
 
     def _laid_out(self, function: Function) -> dict[str, Array]:
         """The arrays in which a function's tensors lie, by the names of its inputs."""
@@ -132,37 +133,40 @@ class InPlace:
     @property
     def torn(self) -> bool:
         """Whether a step has ended in the middle of its changes, by an error of the runtime."""
-        return 0 < operator.length_hint(self._under_way) < self._count
+        return self._under_way.torn
 
     def step(self, fed: Mapping[str, Array]) -> float:
         """Make a step with a batch and a learning rate; returns the loss before it."""
         if self._steps is None:
             self._steps = self._bound()
-        backward, scalars, renewing = self._steps
+        backward, scalars, renewing, last = self._steps
         for graph, (session, binding) in ((self._update.backward, backward), (self._update.scalars, scalars)):
             for port in self._contents.inputs[graph]:
                 if port.role not in (*HELD, "gradient"):
                     binding.bind_cpu_input(port.name, fed[port.name])
             self._runtime.run(graph, lambda: session.run_with_iobinding(binding))
         loss = float(self._loss)
-        calls = [*renewing, (self.merged.clear,)]
-        self._count, self._under_way = len(calls), iter(calls)
+        threads = min(self._threads, max(1, len(renewing) // FEW))
+        self._under_way = calls = Calls(renewing, [*last, (self.merged.clear,)], threads)
         graph = self._update.functions[0].graph if self._update.functions else self._update.scalars
-        self._runtime.run(graph, lambda: deque(starmap(operator.call, self._under_way), maxlen=0))
+        self._runtime.run(graph, calls.make)
         return loss
 
     def _bound(self) -> list[Any]:
-        """The two sessions with bindings that a step begins with, and the calls that renew the state."""
+        """The two sessions with bindings that a step begins with, and the calls that renew the state.
+
+        Those of blocks are made in any order, the last ones after them.
+        """
         update = self._update
         scalars: dict[str, Array] = {}
-        copies: list[tuple[Any, ...]] = []
+        copies: list[Call] = []
         first = [self._graph(name, scalars, copies) for name in (update.backward, update.scalars)]
-        calls: list[tuple[Any, ...]] = []
+        calls: list[Call] = []
         for function, flat in zip(update.functions, self._flat, strict=True):
             calls += self._blocks(function, flat, scalars)
-        return [*first, calls + copies]
+        return [*first, calls, copies]
 
-    def _graph(self, graph: str, scalars: dict[str, Array], copies: list[tuple[Any, ...]]) -> tuple[Any, Any]:
+    def _graph(self, graph: str, scalars: dict[str, Array], copies: list[Call]) -> tuple[Any, Any]:
         """A session and a binding of what it reads and writes, which is not yet the state."""
         session = self._runtime.session(graph)
         binding = session.io_binding()
@@ -186,13 +190,15 @@ class InPlace:
 
     def _blocks(
         self, function: Function, flat: Mapping[str, Array], scalars: Mapping[str, Array]
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[Call]:
         """The calls that renew the tensors of a function."""
         session, value = self._runtime.session(function.graph), self._runtime.value
         inputs, outputs = self._contents.inputs[function.graph], self._contents.outputs[function.graph]
         shared = {port.name: value(scalars[port.name]) for port in inputs if port.role == "scalar"}
         beside = {port.name: np.empty(BLOCK, dtype_of(port.dtype)) for port in outputs if not port.over}
-        calls: list[tuple[Any, ...]] = []
+        if beside:
+            self._threads = 1  # Blocks use the same memory one after another.
+        calls: list[Call] = []
         for at in range(0, len(next(iter(flat.values()))), BLOCK):
             parts = {name: whole[at : at + BLOCK] for name, whole in flat.items()}
             values = {name: value(part) for name, part in parts.items()}
@@ -201,7 +207,7 @@ class InPlace:
                 binding.bind_ortvalue_input(
                     port.name, (shared if port.role == "scalar" else values)[port.name]
                 )
-            after: list[tuple[Any, ...]] = []
+            after: list[Call] = []
             for port in outputs:
                 part = parts[port.updates]
                 made = values[port.updates]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ class Runtime:
         mapped: whether frozen weights stay in their file, which is mapped into memory.
 
     Attributes:
+        threads: how many may run at once.
         sessions: those made, by the name of the graph.
     """
 
@@ -33,6 +35,8 @@ class Runtime:
     ) -> None:
         self._library = module("onnxruntime", "a Trainer", "onnx")
         self._contents, self._threads, self.providers = contents, threads, list(providers)
+        self.threads = threads or _processors()
+        self._blocks = {one.graph for one in contents.update.functions} if contents.update else set()
         self._mapped = mapped and (contents.folder / WEIGHTS).exists()
         self.sessions: dict[str, Any] = {}
 
@@ -43,7 +47,10 @@ class Runtime:
             options = self._library.SessionOptions()
             options.log_severity_level = 3
             options.enable_mem_pattern = False  # It would keep the memory of all activations.
-            if self._threads is not None:
+            options.enable_mem_reuse = False  # What is reused later would not be given back in between.
+            if graph in self._blocks:  # They are small; several threads go through them.
+                options.intra_op_num_threads = 1
+            elif self._threads is not None:
                 options.intra_op_num_threads = self._threads
             path = self._contents.files.get(graph)
             if path is None:
@@ -77,6 +84,12 @@ class Runtime:
             if is_ours(caught):
                 raise
             raise error("EngineError", f"{self._contents.files[graph]}: onnxruntime: {caught}") from caught
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 def call_in_c(session: Any, binding: Any) -> tuple[Any, ...]:

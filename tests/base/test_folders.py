@@ -19,7 +19,7 @@ SOMEBODY = os.getuid() + 1
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache folder."""
     monkeypatch.setenv("STOPGRAD_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(folders, "_TOLD", set())
+    monkeypatch.setattr(folders, "_WARNED", set())
     return tmp_path / "cache"
 
 

@@ -235,6 +235,7 @@ def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:
     assert all(row["bytes"] > 1.5e7 and row["written"] >= row["returns"] > 0 for row in rows)
 
 
+@pytest.mark.nightly
 def test_monitor_measures_steps_of_three_worlds(tmp_path: Path) -> None:
     shown = run("monitor.py", "--quick", "--rounds", "2", "--json", str(tmp_path / "out.json"))
     assert "| torch, layers of 8 |" in shown

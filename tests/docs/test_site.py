@@ -73,6 +73,7 @@ def inventory(site: Path) -> dict[str, str]:
     return {line[0]: line[-2].partition("#")[0] for line in lines if line[1].startswith("py:")}
 
 
+@pytest.mark.nightly
 def test_every_public_name_has_a_page_with_its_signature_and_what_it_does(site: Path) -> None:
     pages = inventory(site)
     wanted = {
@@ -98,6 +99,7 @@ def ids(page: Path) -> set[str]:
     return set(ID.findall(page.read_text()))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("hindi")
 def test_every_link_within_the_site_leads_to_a_file_and_a_place_in_it(site: Path) -> None:
     pages = [page for page in site.rglob("*.html") if "_static" not in page.parts]
@@ -116,6 +118,7 @@ def test_every_link_within_the_site_leads_to_a_file_and_a_place_in_it(site: Path
     assert not broken
 
 
+@pytest.mark.nightly
 def test_the_page_of_commands_has_every_option(site: Path) -> None:
     text = unescape(re.sub(r"<[^>]+>", "", (site / "api/commands.html").read_text()))
     for command in COMMANDS:
@@ -143,6 +146,7 @@ def test_every_message_is_translated_and_every_translation_still_has_its_source(
         assert all(one.string and not one.fuzzy for one in found.values()), name
 
 
+@pytest.mark.nightly
 def test_the_labels_of_the_theme_are_translated_and_still_have_their_source(hindi: Path) -> None:
     labels = {one.id: one.string for one in messages(DOCS / "locales/hi/LC_MESSAGES" / LABELS)}
     theme = Path(pydata_sphinx_theme.__file__).parent / "locale"
@@ -154,6 +158,7 @@ def test_the_labels_of_the_theme_are_translated_and_still_have_their_source(hind
         assert not re.search(rf">\s*{label}\s*<", page), label
 
 
+@pytest.mark.nightly
 def test_a_page_in_two_languages_leads_from_each_to_the_other(site: Path, hindi: Path) -> None:
     for page in ("index", "tutorials/cut", "api/gates/stopgrad.stop_gradient"):
         up = "../" * page.count("/")

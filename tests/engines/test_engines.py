@@ -26,7 +26,7 @@ Make = Callable[..., type[Engine]]
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes engines through NumPy, which are gone after the test."""
-    known, made, formed = dict(ENGINES), dict(registry._MADE), []
+    known, made, formed = dict(ENGINES), dict(registry._INSTANCES), []
 
     def engine_class(name: str, **attributes: Any) -> type[Engine]:
         class Made(Engine):
@@ -61,7 +61,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     yield engine_class
     for definition, name in formed:
         delattr(definition, name)
-    for table, old in ((ENGINES, known), (registry._MADE, made)):
+    for table, old in ((ENGINES, known), (registry._INSTANCES, made)):
         table.clear()
         table.update(old)  # type: ignore[arg-type]
 

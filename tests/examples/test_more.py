@@ -203,7 +203,9 @@ AIMS = {
 }
 
 
-@pytest.mark.parametrize("name", AIMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name == "gated_rnn" else ()) for name in AIMS]
+)
 def test_a_short_training_reaches_its_aim(name: str) -> None:
     AIMS[name]()
 

@@ -37,7 +37,7 @@ def test_there_are_a_hundred_of_each() -> None:
     assert len({str(rule) for rule in [*RIGHT, *WRONG]}) == len(RIGHT) + len(WRONG)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_page_shows_what_is_found() -> None:
     page = Path(__file__).parents[2] / "docs" / "verdicts.md"
     assert "\n".join(table()) in page.read_text()

@@ -266,6 +266,7 @@ def test_a_weight_that_is_multiplied_by_zero_is_told_apart() -> None:
     }
 
 
+@pytest.mark.slow
 def test_ablate_says_of_the_stops_of_cured_programs_that_they_change_the_gradient() -> None:
     for name in ("dqn_target_not_stopped", "fomaml_second_order", "simsiam_not_stopped"):
         mistake = BY_NAME[name]

@@ -817,11 +817,11 @@ def test_what_moves_elements_moves_marks(
                 if marks is None:
                     assert value.dtype.kind != "f" or np.isfinite(value).all()
                     continue
-                kinds = np.array([follower.made[number(m) - 1].kind if m else "" for m in marks.flat])
+                kinds = np.array([follower.events[number(m) - 1].kind if m else "" for m in marks.flat])
                 assert (
                     kinds == np.where(np.isnan(value), "nan", np.where(np.isinf(value), "inf", "")).flat
                 ).all()
-                assert all(one.operation.type == "Placeholder" for one in follower.made)
+                assert all(one.operation.type == "Placeholder" for one in follower.events)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -833,7 +833,7 @@ def test_what_a_loop_stacks_is_marked_where_its_steps_were(reverse: bool) -> Non
     follower = Follower({})
     found = follower.run(ys, {c: np.zeros((), np.float32), x: np.array([1.0, 0.0, -1.0], np.float32)})
     told = [
-        [follower.made[number(m) - 1].around if m else () for m in np.ravel(0 if marks is None else marks)]
+        [follower.events[number(m) - 1].around if m else () for m in np.ravel(0 if marks is None else marks)]
         for _, marks in found
     ]
     first, second = [(last.op, 1)], [(last.op, 2)]

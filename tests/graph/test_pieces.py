@@ -368,6 +368,7 @@ def test_immediate_transforms_keep_no_more_than_the_gradient_needs() -> None:
     assert peak(lambda x: sg.jvp(linear, (x,), (x,)), x) < 5
 
 
+@pytest.mark.slow
 def test_pieces_keep_values_for_the_gradient_of_few_rows_only() -> None:
     x = np.ones((1024, 1024))
     curved = sg.value_and_grad(chain(sg.tanh))

@@ -298,6 +298,7 @@ def test_names_of_all_characters_come_back() -> None:
     assert again.to_text() == graph.to_text()
 
 
+@pytest.mark.slow
 def test_sizes_of_3000_terms_come_back(tmp_path: Path) -> None:
     with sg.Graph().as_default() as graph:
         xs = [sg.placeholder(sg.float32, [None if i % 2 else f"n{i}"], name=f"x{i}") for i in range(3000)]
@@ -585,6 +586,7 @@ def test_a_refused_text_leaves_no_trace() -> None:
     assert interned() == before
 
 
+@pytest.mark.slow
 def test_reading_and_writing_take_time_in_proportion() -> None:
     def seconds(count: int) -> float:
         with sg.Graph().as_default() as graph:

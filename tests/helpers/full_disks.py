@@ -69,7 +69,7 @@ def writers(home: Path) -> dict[str, Callable[[Path], object]]:
 
     def build(path: Path) -> None:
         os.environ["CXX"], os.environ["STOPGRAD_CACHE_DIR"] = str(compiler), str(path)
-        module._Loaded.found = None
+        module._Loaded.library = None
         module._registered = lambda path: module.Library(None, path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # A closed folder is not ours.

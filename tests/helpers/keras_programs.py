@@ -1,6 +1,7 @@
 """Programs with Keras on one backend, which print what is found in them as JSON.
 
-``KERAS_BACKEND=torch python keras_programs.py``: Keras has one backend for each process.
+``KERAS_BACKEND=torch python keras_programs.py``: Keras has one backend for each process. With ``few``, what
+plain tests run.
 """
 
 from __future__ import annotations
@@ -282,7 +283,21 @@ def monitored() -> dict[str, Any]:
     return found
 
 
+def few() -> dict[str, Any]:
+    """A right model and one that is cut: explained, and one step of ``fit`` with a monitor."""
+    found = {}
+    for name, cut in (("right", False), ("cut", True)):
+        model = functional(cut=cut)
+        explained = told(own.explain(model, X, Y))
+        monitor = own.monitor(model, every=1, to=[])
+        model.fit(X, Y, batch_size=8, epochs=1, verbose=0, callbacks=[monitor.keras_callback()])
+        changes = [[c.step, c.state, sorted(map(short, c.keys))] for c in monitor.changes]
+        found[name] = explained | {"own": own_gradients(model), "changes": changes}
+    return found
+
+
+PROGRAMS = {f.__name__: f for f in (fits, refused, functions, monitored, updates)}
+
 if __name__ == "__main__":
-    print(
-        json.dumps({f.__name__: f() for f in (fits, refused, functions, monitored, updates)}), file=sys.stdout
-    )
+    chosen = {"few": few} if sys.argv[1:] == ["few"] else PROGRAMS
+    print(json.dumps({name: program() for name, program in chosen.items()}), file=sys.stdout)

@@ -81,7 +81,7 @@ def kernels(home: Path) -> tuple[Write, Read]:
         found = []
         for path in home.glob("*.so"):
             name = path.name.partition("-")[0]
-            assert module._whole(home, name) == path
+            assert module._intact(home, name) == path
             assert path.read_bytes() == b"\0" * 80_000 + f"{name[1:]}\n".encode()
             found.append(int(name[1:]))
         for left in home.glob("build-*"):  # As if it had been left long ago: then the next one removes it.

@@ -125,6 +125,9 @@ def _activations() -> dict[str, Layer]:
         "GeluTanh": Layer("Gelu", [x], {"approximate": "tanh"}),
         "PRelu": Layer("PRelu", [x, floats(5, low=0.1, high=0.9)]),
         "Swish": Layer("Swish", [x], {"alpha": 1.3}, opset=24, reference="onnx"),
+        # Its body is of a later opset than the model.
+        "ThresholdedReluOld": Layer("ThresholdedRelu", [x], {"alpha": 0.7}, opset=11),
+        "CastLike": Layer("CastLike", [x, np.zeros(1, np.float32)]),
         "Clip": Layer("Clip", [x, np.array(-1.1), np.array(0.93)], known=(1, 2)),
         "ClipLow": Layer("Clip", [x, np.array(-1.1)]),
         "Hardmax": Layer("Hardmax", [x], {"axis": 0}, smooth=()),
@@ -365,6 +368,7 @@ def _images() -> dict[str, Layer]:
         ),
         "MaxRoiPool": Layer("MaxRoiPool", [X2, regions], {"pooled_shape": [2, 2]}, (1,)),
         "CenterCropPad": Layer("CenterCropPad", [X2, sizes(5, 9)], {"axes": [2, 3]}, (1,)),
+        "CenterCropPadAll": Layer("CenterCropPad", [floats(4, 7), sizes(6, 0)], known=(1,)),
     }
     return made
 

@@ -1,4 +1,4 @@
-"""Which of many cases plain tests run, and which only slow ones."""
+"""Which of many cases run in their tier, and which only in a later one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 
-def some(cases: Iterable[Any], every: int = 4) -> list[Any]:
-    """The cases, of which one in *every* is plain and the others are slow."""
-    return [
-        case if i % every == 0 else pytest.param(case, marks=pytest.mark.slow) for i, case in enumerate(cases)
-    ]
+def some(cases: Iterable[Any], every: int = 4, others: pytest.MarkDecorator = pytest.mark.slow) -> list[Any]:
+    """The cases, of which one in *every* stays as it is and the *others* are slow, or nightly."""
+    return [case if i % every == 0 else pytest.param(case, marks=others) for i, case in enumerate(cases)]

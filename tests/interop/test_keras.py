@@ -1,6 +1,7 @@
 """Keras 3 on PyTorch and on JAX: wrong models with the user's line, right ones in silence.
 
-Keras has one backend for each process, so that the programs of :mod:`keras_programs` run in one for each.
+Keras has one backend for each process, so that the programs of :mod:`keras_programs` run in one for each:
+all in slow tests, and in a plain one a few on PyTorch.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ def _ran(backend: str) -> Any:
     return json.loads(kept.read_text())
 
 
-def _printed(backend: str) -> str:
+def _printed(backend: str, *programs: str) -> str:
     path = os.pathsep.join([str(Path(sg.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(PROGRAMS)],
+        [sys.executable, "-W", "ignore", str(PROGRAMS), *programs],
         env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
@@ -55,7 +56,7 @@ def _printed(backend: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(params=["torch", "jax"])
+@pytest.fixture(params=[pytest.param(backend, marks=pytest.mark.slow) for backend in ("torch", "jax")])
 def found(request: pytest.FixtureRequest) -> Any:
     return _ran(request.param) | {"backend": request.param}
 
@@ -67,6 +68,18 @@ def ends(paths: Any) -> set[str]:
 
 def stopped(one: Any) -> set[str]:
     return ends(key for key, status in one["status"].items() if status == "stopped" and "/" in key)
+
+
+@pytest.mark.first
+def test_a_cut_is_told_and_a_right_model_is_not() -> None:
+    pytest.importorskip("torch")
+    few = json.loads(_printed("torch", "few"))["few"]
+    for name, one in few.items():
+        assert {key: one["arrives"][key] for key in one["own"]} == one["own"], name
+    assert stopped(few["cut"]) == {"body/bias", "body/kernel"}
+    assert few["cut"]["changes"] == [[0, "stopped", ["body/bias", "body/kernel"]]]
+    assert set(few["right"]["status"].values()) == {"flows"}
+    assert few["right"]["changes"] == []
 
 
 def test_fit_is_judged_as_the_backend_differentiates_it(found: Any) -> None:
@@ -130,12 +143,14 @@ def test_the_weights_of_models_are_asked_about_once_wherever_they_come_from(foun
     assert set(functions["right argument"]["status"].values()) == {"flows"}
 
 
+@pytest.mark.slow
 def test_parts_of_both_kinds_have_their_own_names() -> None:
     keys = list(_ran("torch")["functions"]["inside"]["arrives"])
     assert {"0.weight", "1.body/kernel", "1.head/bias", "2.bias"} <= set(keys)
     assert len(keys) == 8
 
 
+@pytest.mark.slow
 def test_models_that_jax_is_given_and_does_not_use_are_told() -> None:
     one = _ran("jax")["functions"]["unused"]
     assert {key for key, status in one["status"].items() if status == "disconnected"} == {
@@ -146,6 +161,7 @@ def test_models_that_jax_is_given_and_does_not_use_are_told() -> None:
     }
 
 
+@pytest.mark.slow
 def test_lists_of_variables_have_their_paths_in_jax() -> None:
     one = _ran("jax")["functions"]["stateless"]
     assert stopped(one) == BODY

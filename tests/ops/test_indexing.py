@@ -53,7 +53,7 @@ def indexed(draw: Any) -> tuple[Any, Any]:
 
 
 @given(indexed())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_index_takes_and_changes_what_numpy_takes_and_changes(case: tuple[Any, Any]) -> None:
     x, index = case
     try:
@@ -76,7 +76,7 @@ def test_an_index_takes_and_changes_what_numpy_takes_and_changes(case: tuple[Any
 
 
 @given(indexed())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_index_arrays_may_be_tensors(case: tuple[Any, Any]) -> None:
     x, index = case
     parts = index if isinstance(index, tuple) else (index,)

@@ -26,7 +26,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
     """An engine, two_ways, whose preferred way is slow and whose third does not work; what it compiled."""
     monkeypatch.setenv("STOPGRAD_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tuning, "BUDGETS", {"off": 0.0, "quick": 0.01, "full": 0.02})
-    known, made, found = dict(ENGINES), dict(registry._MADE), []
+    known, made, found = dict(ENGINES), dict(registry._INSTANCES), []
 
     class TwoWays(Engine):
         name = "two_ways"
@@ -56,7 +56,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[s
 
     register(TwoWays)
     yield found
-    for mapping, before in ((ENGINES, known), (registry._MADE, made)):
+    for mapping, before in ((ENGINES, known), (registry._INSTANCES, made)):
         mapping.clear()
         mapping.update(before)
 

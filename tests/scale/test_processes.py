@@ -40,6 +40,7 @@ def ended(run: Run, count: int) -> None:
     assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []
 
 
+@pytest.mark.first
 def test_four_processes() -> None:
     run = launch(PROGRAM)
     checked(run, 4)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from all_engines import ENGINES
+from tiers import some
 
 import stopgrad as sg
 
@@ -70,7 +71,7 @@ def taken(x: Any, index: Any) -> tuple[Any, Any]:
     return x[index], x.at[index].set(7.0)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", some(SHAPES, 2, pytest.mark.nightly), ids=str)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.slow
 def test_every_combination(engine: str, shape: tuple[int, ...]) -> None:

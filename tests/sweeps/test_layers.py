@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import json
 import re
@@ -58,10 +59,24 @@ def part_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+@functools.cache
+def statements(path: Path) -> list[tuple[ast.stmt, bool]]:
+    """All statements of a module, however deep, in order, and whether they stand inside a function."""
+
+    def visit(node: ast.AST, late: bool) -> Iterator[tuple[ast.stmt, bool]]:
+        if isinstance(node, ast.stmt):
+            yield node, late
+        late = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                yield from visit(child, late)
+
+    return list(visit(ast.parse(path.read_text()), False))
+
+
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
     """What a module imports of the package, also for type checkers, and whether inside a function."""
-
-    def visit(node: ast.AST, late: bool) -> Iterator[tuple[str, bool]]:
+    for node, late in statements(path):
         if isinstance(node, ast.Import):
             yield from ((alias.name, late) for alias in node.names if alias.name.split(".")[0] == "stopgrad")
         elif isinstance(node, ast.ImportFrom):
@@ -70,11 +85,6 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
                 for alias in node.names:
                     whole = f"{node.module}.{alias.name}"
                     yield (whole if whole in MODULES else node.module), late
-        late = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child, late)
-
-    yield from visit(ast.parse(path.read_text()), False)
 
 
 def all_imports() -> dict[str, list[tuple[str, bool]]]:
@@ -105,11 +115,11 @@ def test_what_is_imported_whole_says_what_that_is() -> None:
         assert "__all__" in vars(importlib.import_module(module)), f"{module} has no __all__"
 
 
-def through_the_door(module: str, text: str) -> list[str]:
+def through_the_door(module: str, path: Path) -> list[str]:
     """What a module imports from elsewhere though :mod:`stopgrad.graph.defining` has it."""
     return [
         f"{module}: {alias.name} of {node.module}"
-        for node in ast.walk(ast.parse(text))
+        for node, _ in statements(path)
         if isinstance(node, ast.ImportFrom)
         and (node.module or "").startswith(("stopgrad.graph.", "stopgrad.base."))
         for alias in node.names
@@ -118,15 +128,17 @@ def through_the_door(module: str, text: str) -> list[str]:
     ]
 
 
-def test_operations_are_defined_with_what_one_door_has() -> None:
+def test_operations_are_defined_with_what_one_door_has(tmp_path: Path) -> None:
     found = [
         line
         for module, path in MODULES.items()
         if module.startswith(("stopgrad.ops.", "stopgrad.transforms.control."))
-        for line in through_the_door(module, path.read_text())
+        for line in through_the_door(module, path)
     ]
     assert not found, "import these from stopgrad.graph.defining:\n" + "\n".join(found)
-    seen = through_the_door("one", "from stopgrad.graph.op import REGISTRY, Op\n")
+    one = tmp_path / "one.py"
+    one.write_text("from stopgrad.graph.op import REGISTRY, Op\n")
+    seen = through_the_door("one", one)
     assert seen == ["one: Op of stopgrad.graph.op"]
 
 
@@ -202,7 +214,7 @@ assert not heavy, heavy
 
 def test_what_is_imported_later_is_what_type_checkers_read() -> None:
     checked = {}
-    for node in ast.parse(MODULES["stopgrad"].read_text()).body:
+    for node, _ in statements(MODULES["stopgrad"]):
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
             for line in node.body:
                 assert isinstance(line, ast.ImportFrom), ast.unparse(line)
@@ -392,7 +404,7 @@ def test_functions_have_at_most_60_lines() -> None:
     long = [
         f"{path.name}:{node.lineno} {node.name}: {lines(node)}"
         for path in MODULES.values()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node, _ in statements(path)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and lines(node) > 60
     ]
     assert not long
@@ -439,7 +451,7 @@ def test_no_public_name_hides_another_by_accident() -> None:
         others = ("stopgrad.ops.xp", "stopgrad.ops.namespaces")
         if part_of(module) != "ops" or module == "stopgrad.ops" or module.startswith(others):
             continue
-        for node in ast.parse(path.read_text()).body:
+        for node, _ in statements(path):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
                 for name in ast.literal_eval(node.value):
                     assert name not in seen, f"{name} is exported by {seen[name]} and {module}"

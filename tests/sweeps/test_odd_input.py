@@ -328,7 +328,7 @@ def test_a_gradient_of_a_vector_is_that_of_its_sum() -> None:
 
 def test_without_jax_the_xla_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     s = Setting()
-    monkeypatch.delitem(registry._MADE, "xla", raising=False)
+    monkeypatch.delitem(registry._INSTANCES, "xla", raising=False)
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(
         sg.EngineError, match=r"(?s)xla engine needs jax.*pip install 'stopgrad\[xla\]'.*test_odd_input.py"
@@ -344,7 +344,7 @@ def test_without_jax_the_xla_engine_says_what_to_install(monkeypatch: pytest.Mon
 
 def test_without_onnxruntime_its_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     s = Setting()
-    monkeypatch.delitem(registry._MADE, "onnxruntime", raising=False)
+    monkeypatch.delitem(registry._INSTANCES, "onnxruntime", raising=False)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(sg.EngineError, match=r"onnxruntime engine needs onnxruntime.*'stopgrad\[onnx\]'"):
         sg.Session(s.graph, engine="onnxruntime")

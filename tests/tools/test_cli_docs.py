@@ -91,7 +91,11 @@ def commands() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("page", "command", "output"), commands(), ids=[f"{page}: {command}" for page, command, _ in commands()]
+    ("page", "command", "output"),
+    [
+        pytest.param(*one, id=f"{one[0]}: {one[1]}", marks=pytest.mark.nightly if i % 2 else ())
+        for i, one in enumerate(commands())
+    ],
 )
 def test_a_command_prints_what_the_page_shows(page: str, command: str, output: str, tmp_path: Path) -> None:
     if page == ON_TENSORFLOW and find_spec("tensorflow") is None:

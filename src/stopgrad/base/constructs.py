@@ -82,8 +82,8 @@ def _function(place: RawLocation) -> str:
     names = code.co_qualname.split(".") if isinstance(code, CodeType) else [decode(place).function]
     if names[-1] == "<lambda>":
         return "a lambda, "
-    known = [name for name in names if name and name[0] != "<"]
-    return f"{known[-1]}, " if known else ""
+    named = [name for name in names if name and name[0] != "<"]
+    return f"{named[-1]}, " if named else ""
 
 
 def _construct(place: RawLocation, location: Location) -> tuple[str, str] | None:
@@ -182,14 +182,14 @@ def _inside(node: ast.AST, begin: Place, end: Place) -> Iterator[ast.AST]:
     inner: ast.AST | None = node
     while inner is not None:
         yield inner
-        inner = next((one for one in ast.iter_child_nodes(inner) if _contains(one, begin, end)), None)
+        inner = next((child for child in ast.iter_child_nodes(inner) if _contains(child, begin, end)), None)
 
 
 def _contains(node: ast.AST, begin: Place, end: Place) -> bool:
     if isinstance(
         node, (ast.comprehension, ast.match_case, ast.withitem)
     ):  # They have no place of their own.
-        return any(_contains(one, begin, end) for one in ast.iter_child_nodes(node))
+        return any(_contains(child, begin, end) for child in ast.iter_child_nodes(node))
     if not hasattr(node, "lineno"):
         return False
     ends = (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0))

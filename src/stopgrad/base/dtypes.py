@@ -122,8 +122,8 @@ def dtype_of(x: DTypeLike | None) -> DType:
     """
     if type(x) is DType:
         return x
-    if isinstance(x, np.dtype) and (found := BY_NUMPY.get(x)) is not None:  # The usual case.
-        return found
+    if isinstance(x, np.dtype) and (dtype := BY_NUMPY.get(x)) is not None:  # The usual case.
+        return dtype
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
     if x is None:  # For NumPy None means float64.

@@ -37,19 +37,21 @@ def private_folder(name: str) -> Path | None:
     folder = cache_folder() / name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found, above = folder.lstat(), folder.parent.stat()
-        if os.name == "posix" and found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode):
-            found = _closed(folder, found)
+        status, parent = folder.lstat(), folder.parent.stat()
+        if os.name == "posix" and status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode):
+            status = _closed(folder, status)
     except OSError:
         return None
     if os.name != "posix":
         return folder
-    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    kept = above.st_uid in (0, os.getuid()) and (not above.st_mode & _OTHERS or above.st_mode & stat.S_ISVTX)
-    if own and kept and not found.st_mode & _OTHERS:
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    safe = parent.st_uid in (0, os.getuid()) and (
+        not parent.st_mode & _OTHERS or parent.st_mode & stat.S_ISVTX
+    )
+    if is_own and safe and not status.st_mode & _OTHERS:
         return folder
-    if str(folder) not in _TOLD:
-        _TOLD.add(str(folder))
+    if str(folder) not in _WARNED:
+        _WARNED.add(str(folder))
         warnings.warn(
             f"{folder} is not used: another user owns it, or could write to it, and what is in it would be "
             "run. Remove it, or name another folder in STOPGRAD_CACHE_DIR",
@@ -60,16 +62,16 @@ def private_folder(name: str) -> Path | None:
 
 
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
-_TOLD: set[str] = set()
+_WARNED: set[str] = set()
 """The folders of which a warning was given."""
 
 
-def _closed(folder: Path, found: os.stat_result) -> os.stat_result:
+def _closed(folder: Path, status: os.stat_result) -> os.stat_result:
     """Take from others the right to read a folder of ours; what they could have written to stays as it is."""
-    if found.st_mode & 0o077 and not found.st_mode & _OTHERS:
+    if status.st_mode & 0o077 and not status.st_mode & _OTHERS:
         folder.chmod(0o700)
         return folder.lstat()
-    return found
+    return status
 
 
 # ----------------------------------------------------------------------------------------------- sealed files
@@ -101,9 +103,9 @@ def unsealed(path: Path, key: str) -> bytes | None:
             _remove(path)
         return None
     with open(file, "rb") as stream:
-        found = os.fstat(file)
-        own = os.name != "posix" or found.st_uid == os.getuid()
-        if own and stat.S_ISREG(found.st_mode) and found.st_size >= _HEAD:
+        status = os.fstat(file)
+        own = os.name != "posix" or status.st_uid == os.getuid()
+        if own and stat.S_ISREG(status.st_mode) and status.st_size >= _HEAD:
             head, content = stream.read(_HEAD), stream.read()
             if head == seal(key, content):
                 return content

@@ -10,29 +10,31 @@ from typing import Any
 
 
 def _read() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(pkgutil.get_data(__name__, "hints.json") or b"")
-    return found
+    hints: dict[str, Any] = json.loads(pkgutil.get_data(__name__, "hints.json") or b"")
+    return hints
 
 
-def _each(texts: dict[str, str]) -> dict[str, str]:
+def _split(texts: dict[str, str]) -> dict[str, str]:
     """The text for each of the names that share one."""
     return {name: text for names, text in texts.items() for name in names.split()}
 
 
 _TABLES = _read()
 """By ours, what others call it; and what to write instead of other names, and of attributes of outputs."""
-HINTS = _each({theirs: f"sg.{ours}" for ours, theirs in _TABLES["names"].items()}) | _each(_TABLES["advice"])
+HINTS = _split({theirs: f"sg.{ours}" for ours, theirs in _TABLES["names"].items()}) | _split(
+    _TABLES["advice"]
+)
 """What to write instead of a name that does not exist."""
-OF_OUTPUTS = _each(_TABLES["outputs"])
+OF_OUTPUTS = _split(_TABLES["outputs"])
 """What to use instead of attributes that outputs do not have."""
 
 
 def advice(text: str, name: str) -> str | None:
     """A message with what to write instead of a name of another library; None if the name is not known."""
-    found = HINTS.get(name)
-    if found is None:
+    replacement = HINTS.get(name)
+    if replacement is None:
         return None
-    return f"{text}; it is {found}" if found.startswith("sg.") else f"{text}: {found}"
+    return f"{text}; it is {replacement}" if replacement.startswith("sg.") else f"{text}: {replacement}"
 
 
 def hint_for(name: str, names: Collection[str]) -> str:
@@ -49,12 +51,12 @@ def hint_for(name: str, names: Collection[str]) -> str:
         "stopgrad has no 'redcue_sum'; did you mean sg.reduce_sum?"
     """
     text = f"stopgrad has no {name!r}"
-    known = advice(text, name)
-    if known is not None:
-        return known
+    message = advice(text, name)
+    if message is not None:
+        return message
     close = difflib.get_close_matches(name, list(names), 3, 0.75)
     if close:
-        return f"{text}; did you mean {' or '.join(f'sg.{one}' for one in close)}?"
+        return f"{text}; did you mean {' or '.join(f'sg.{similar}' for similar in close)}?"
     close = difflib.get_close_matches(name, HINTS, 1, 0.75)
     if close and HINTS[close[0]].startswith("sg."):
         return f"{text}; did you mean {close[0]}? It is {HINTS[close[0]]}"
@@ -68,5 +70,5 @@ def hint_for_output(name: str) -> str | None:
         >>> hint_for_output("detach")
         "an output has no 'detach'; it is sg.stop_gradient(x)"
     """
-    found = OF_OUTPUTS.get(name)
-    return None if found is None else f"an output has no {name!r}; it is {found}"
+    replacement = OF_OUTPUTS.get(name)
+    return None if replacement is None else f"an output has no {name!r}; it is {replacement}"

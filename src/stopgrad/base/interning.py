@@ -28,24 +28,24 @@ class Interned(Generic[T]):
 
     def get(self, key: Hashable) -> T | None:
         """The object of this key, if there is one."""
-        found = self._objects.get(key)
-        return None if found is None else found()
+        reference = self._objects.get(key)
+        return None if reference is None else reference()
 
     @exclusive
-    def keep(self, key: Hashable, made: T) -> T:
-        """Keep *made* as the object of this key; if another thread kept one first, return that."""
-        kept = self.get(key)
-        if kept is not None:
-            return kept
+    def keep(self, key: Hashable, new: T) -> T:
+        """Keep *new* as the object of this key; if another thread kept one first, return that."""
+        existing = self.get(key)
+        if existing is not None:
+            return existing
         if len(self._objects) >= self._room:
             self.sweep()
-        self._objects[key] = ref(made)
-        return made
+        self._objects[key] = ref(new)
+        return new
 
-    def one(self, key: Hashable, make: Callable[..., T], *given: Any) -> T:
-        """The object of this key; if there is none yet, ``make(*given)``."""
-        found = self.get(key)
-        return self.keep(key, make(*given)) if found is None else found
+    def one(self, key: Hashable, make: Callable[..., T], *arguments: Any) -> T:
+        """The object of this key; if there is none yet, ``make(*arguments)``."""
+        existing = self.get(key)
+        return self.keep(key, make(*arguments)) if existing is None else existing
 
     @exclusive
     def sweep(self) -> None:

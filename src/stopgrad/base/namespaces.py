@@ -23,9 +23,9 @@ def require(module: str, purpose: str, extra: str = "") -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        wanted = f"'stopgrad[{extra}]'" if extra else package
+        requirement = f"'stopgrad[{extra}]'" if extra else package
         raise EngineError(
-            f"{purpose} needs {package}, which is not installed ({error}); pip install {wanted}"
+            f"{purpose} needs {package}, which is not installed ({error}); pip install {requirement}"
         ) from None
 
 
@@ -39,14 +39,14 @@ def attribute_at(path: str) -> Any:
         >>> attribute_at("os.path.sep") == __import__("os").sep
         True
     """
-    found: Any = importlib.import_module(path.partition(".")[0])
-    at = found.__name__
+    target: Any = importlib.import_module(path.partition(".")[0])
+    prefix = target.__name__
     for name in path.split(".")[1:]:
-        at = f"{at}.{name}"
-        inner = not hasattr(found, name) and isinstance(found, ModuleType)
+        prefix = f"{prefix}.{name}"
+        inner = not hasattr(target, name) and isinstance(target, ModuleType)
         # A package may have deleted the name of a module in it, as TensorFlow's does.
-        found = importlib.import_module(at) if inner else getattr(found, name)
-    return found
+        target = importlib.import_module(prefix) if inner else getattr(target, name)
+    return target
 
 
 class LazyNamespace:
@@ -66,9 +66,9 @@ class LazyNamespace:
     def __getattr__(self, name: str) -> Any:
         # Called once per name, since the result is kept on the instance.
         module = self._modules.get(name)
-        found = getattr(self._base, name) if module is None else require(module, self._purpose, self._extra)
-        setattr(self, name, found)
-        return found
+        value = getattr(self._base, name) if module is None else require(module, self._purpose, self._extra)
+        setattr(self, name, value)
+        return value
 
 
 class _NumPy(LazyNamespace):

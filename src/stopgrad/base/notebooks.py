@@ -17,8 +17,8 @@ def cell_of(file: str) -> str:
     """The number of the cell that a file is; empty if it is none."""
     running = shell() if file.startswith("<ipython-input-") or "ipykernel" in file else None
     named = None if running is None else running.compile.format_code_name(file)
-    found = None if named is None else re.search(r"\[(.+)\]", str(named[1]))
-    return "" if found is None else found[1]
+    match = None if named is None else re.search(r"\[(.+)\]", str(named[1]))
+    return "" if match is None else match[1]
 
 
 def at_line(name: str, line: int, cell: str = "") -> str:

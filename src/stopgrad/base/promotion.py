@@ -33,11 +33,11 @@ def promoted(dtypes: Iterable[DType]) -> DType:
         >>> promoted([int32, float32]), promoted([bfloat16, float32]), promoted([bool_, int32])
         (float64, float32, int32)
     """
-    found, *others = dtypes
+    common, *others = dtypes
     for other in others:
-        if other is not found:
-            found = _pair(found, other)
-    return found
+        if other is not common:
+            common = _pair(common, other)
+    return common
 
 
 def _pair(a: DType, b: DType) -> DType:
@@ -45,8 +45,8 @@ def _pair(a: DType, b: DType) -> DType:
     if narrow and (a.is_floating and b.is_floating):
         return float32 if float16 in (a, b) else b if a is bfloat16 else a
     both = [float16.numpy if d is bfloat16 else d.numpy for d in (a, b)]
-    found = dtype_of(np.promote_types(*both))
-    return bfloat16 if narrow and found is float16 else found
+    common = dtype_of(np.promote_types(*both))
+    return bfloat16 if narrow and common is float16 else common
 
 
 class Promotion(NamedTuple):
@@ -65,14 +65,14 @@ class Promotion(NamedTuple):
         dtypes = list(strong)
         numbers = max(weak, key=DEFAULTS.index, default=None)
         if not dtypes:
-            found = numbers or float32
-            return float32 if _becomes_floating(found, self.to) else found
-        found = promoted(dtypes)
-        if numbers is not None and _KIND[numbers.kind] > _KIND[found.kind]:
-            found = _pair(found, numbers)
-        if _becomes_floating(found, self.to):
-            return _pair(found, float32)
-        return found
+            dtype = numbers or float32
+            return float32 if _becomes_floating(dtype, self.to) else dtype
+        dtype = promoted(dtypes)
+        if numbers is not None and _KIND[numbers.kind] > _KIND[dtype.kind]:
+            dtype = _pair(dtype, numbers)
+        if _becomes_floating(dtype, self.to):
+            return _pair(dtype, float32)
+        return dtype
 
 
 def _becomes_floating(dtype: DType, to: Callable[[DType], bool]) -> bool:

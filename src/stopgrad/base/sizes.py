@@ -86,8 +86,8 @@ class Symbol:
             unknown += missing
         return self._rank
 
-    def value(self, binding: Mapping[str, int], known: Mapping[Symbol, int]) -> int:
-        """The value, given those of the names (*binding*) and of the symbols inside (*known*)."""
+    def value(self, binding: Mapping[str, int], values: Mapping[Symbol, int]) -> int:
+        """The value, given those of the names (*binding*) and of the symbols inside (*values*)."""
         if not self.rule:
             if self.name not in binding:
                 raise ShapeError(
@@ -95,7 +95,7 @@ class Symbol:
                     "feed a value whose shape names it"
                 )
             return binding[self.name]
-        a, b = [_evaluated(size, known) for size in self.of]
+        a, b = [_evaluated(size, values) for size in self.of]
         if self.rule == "max":
             return max(a, b)
         if b == 0:
@@ -103,11 +103,11 @@ class Symbol:
             raise ShapeError(f"the size {whole!r} has no value: {self.of[1]!r} is 0{_where(whole, binding)}")
         return a // b
 
-    def text(self, known: Mapping[Symbol, str]) -> str:
+    def text(self, texts: Mapping[Symbol, str]) -> str:
         """The text, given that of the symbols inside."""
         if not self.rule:
             return self.name
-        parts = [_written(size, known) for size in self.of]
+        parts = [_written(size, texts) for size in self.of]
         if self.rule == "max":
             return f"max({', '.join(parts)})"
         return self.rule.join(
@@ -148,11 +148,11 @@ class Dim(Unknown):
         others = _terms(other)
         if len(self.terms) * len(others) > LONGEST:
             raise _too_long()
-        found: dict[_Monomial, int] = {}
+        factors: dict[_Monomial, int] = {}
         for (a, p), (b, q) in itertools.product(self.terms, others):
             monomial = _multiplied(a, b)
-            found[monomial] = found.get(monomial, 0) + p * q
-        return _normal(found)
+            factors[monomial] = factors.get(monomial, 0) + p * q
+        return _normal(factors)
 
     @of_sizes("pow")
     def __pow__(self, power: int) -> Size:
@@ -211,10 +211,10 @@ class Dim(Unknown):
         return True
 
     def __repr__(self) -> str:
-        known: dict[Symbol, str] = {}
+        texts: dict[Symbol, str] = {}
         for symbol in symbols(self):
-            known[symbol] = symbol.text(known)
-        return _written(self, known)
+            texts[symbol] = symbol.text(texts)
+        return _written(self, texts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         places = {symbol: i for i, symbol in enumerate(symbols(self))}
@@ -266,8 +266,8 @@ def _too_long() -> ShapeError:
 
 
 def _terms(size: Size) -> tuple[tuple[_Monomial, int], ...]:
-    found = _size(size)
-    return found.terms if isinstance(found, Dim) else (((), found),)
+    canonical = _size(size)
+    return canonical.terms if isinstance(canonical, Dim) else (((), canonical),)
 
 
 def _symbols(size: Size) -> list[Symbol]:
@@ -279,14 +279,14 @@ def _symbols(size: Size) -> list[Symbol]:
 
 def symbols(size: Size) -> list[Symbol]:
     """All symbols in a size, with those inside quotients before the quotients."""
-    found: dict[Symbol, None] = {}
+    reached: dict[Symbol, None] = {}
     stack = [size]
     while stack:
         for symbol in _symbols(stack.pop()):
-            if symbol not in found:
-                found[symbol] = None
+            if symbol not in reached:
+                reached[symbol] = None
                 stack += symbol.of
-    return sorted(found, key=operator.attrgetter("depth"))
+    return sorted(reached, key=operator.attrgetter("depth"))
 
 
 def _length(size: Size) -> int:
@@ -306,12 +306,12 @@ def _multiplied(a: _Monomial, b: _Monomial, sign: int = 1) -> _Monomial:
     powers = dict(a)
     for symbol, power in b:
         powers[symbol] = powers.get(symbol, 0) + sign * power
-    found = [(symbol, power) for symbol, power in powers.items() if power]
-    if len(found) > 1:
-        found.sort(key=lambda p: p[0].rank)
-    if sum([power for _, power in found]) > DEGREE:
+    monomial = [(symbol, power) for symbol, power in powers.items() if power]
+    if len(monomial) > 1:
+        monomial.sort(key=lambda p: p[0].rank)
+    if sum([power for _, power in monomial]) > DEGREE:
         raise ShapeError(f"the product of more than {DEGREE} sizes; no array has so many axes")
-    return tuple(found)
+    return tuple(monomial)
 
 
 def _order(term: tuple[_Monomial, int]) -> tuple[int, list[tuple[str, int]]]:
@@ -330,12 +330,12 @@ def _normal(total: Mapping[_Monomial, int]) -> Size:
 
 
 def _dim_of(terms: Sequence[tuple[_Monomial, int]]) -> Dim:
-    made = object.__new__(Dim)
-    made.terms = tuple(terms)
-    made.length = sum(symbol.length for monomial, _ in terms for symbol, _ in monomial)
-    if made.length > LONGEST:
+    size = object.__new__(Dim)
+    size.terms = tuple(terms)
+    size.length = sum(symbol.length for monomial, _ in terms for symbol, _ in monomial)
+    if size.length > LONGEST:
         raise _too_long()
-    return made
+    return size
 
 
 def _computed(rule: str, a: Size, b: Size) -> Size:
@@ -348,11 +348,11 @@ def _computed(rule: str, a: Size, b: Size) -> Size:
 
 def total(sizes: Iterable[Size]) -> Size:
     """The sum of sizes; 0 for none."""
-    found: dict[_Monomial, int] = {}
+    factors: dict[_Monomial, int] = {}
     for size in sizes:
         for monomial, factor in _terms(size):
-            found[monomial] = found.get(monomial, 0) + factor
-    return _normal(found)
+            factors[monomial] = factors.get(monomial, 0) + factor
+    return _normal(factors)
 
 
 def product(sizes: Iterable[Size]) -> Size:
@@ -427,9 +427,9 @@ def dim(name: str | None = None) -> Dim:
 
 def named(name: str) -> Dim:
     """The size of a name, which may also be that of an unknown size."""
-    found = _normal({((_SYMBOLS.one(name, Symbol, name), 1),): 1})
-    assert isinstance(found, Dim)
-    return found
+    size = _normal({((_SYMBOLS.one(name, Symbol, name), 1),): 1})
+    assert isinstance(size, Dim)
+    return size
 
 
 _TOKEN = uuid.uuid4().hex
@@ -455,38 +455,38 @@ def _packed(size: Size, places: Mapping[Symbol, int]) -> _Packed:
 
 def _unpickled(process: str, parts: Sequence[tuple[str, str, list[_Packed]]], packed: _Packed) -> Size:
     """A size from a pickle. Unknown sizes of another process become fresh ones, the same ones each time."""
-    found: list[Size] = []
+    sizes: list[Size] = []
 
     def unpacked(packed: _Packed) -> Size:
         if isinstance(packed, int):
             return packed
-        return total(product([factor, *(found[i] ** power for i, power in ps)]) for ps, factor in packed)
+        return total(product([factor, *(sizes[i] ** power for i, power in ps)]) for ps, factor in packed)
 
     for name, rule, of in parts:
         if rule:
-            found.append(_computed(rule, *map(unpacked, of)))
+            sizes.append(_computed(rule, *map(unpacked, of)))
         elif process != _process() and FRESH.fullmatch(name):
-            found.append(_ELSEWHERE.one((process, name), dim))
+            sizes.append(_ELSEWHERE.one((process, name), dim))
         else:
-            found.append(named(name))
+            sizes.append(named(name))
     return unpacked(packed)
 
 
 def renamed(size: Size, unknown: Callable[[str], str]) -> Size:
     """A size with its unknown sizes renamed by the function *unknown*."""
-    found: dict[Symbol, Size] = {}
+    sizes: dict[Symbol, Size] = {}
 
     def rebuilt(size: Size) -> Size:
         if isinstance(size, int):
             return size
-        return total(product([factor, *(found[s] ** power for s, power in m)]) for m, factor in size.terms)
+        return total(product([factor, *(sizes[s] ** power for s, power in m)]) for m, factor in size.terms)
 
     for symbol in symbols(size):
         if symbol.rule:
-            found[symbol] = _computed(symbol.rule, *map(rebuilt, symbol.of))
+            sizes[symbol] = _computed(symbol.rule, *map(rebuilt, symbol.of))
         else:
             name = symbol.name
-            found[symbol] = named(unknown(name) if FRESH.fullmatch(name) else name)
+            sizes[symbol] = named(unknown(name) if FRESH.fullmatch(name) else name)
     return rebuilt(size)
 
 
@@ -507,27 +507,27 @@ def size_value(size: Size, binding: Mapping[str, int]) -> int:
     """
     if isinstance(size, int):
         return size
-    known: dict[Symbol, int] = {}
+    values: dict[Symbol, int] = {}
     for symbol in symbols(size):
-        known[symbol] = within_bounds(symbol.value(binding, known))
-    return _evaluated(size, known)
+        values[symbol] = within_bounds(symbol.value(binding, values))
+    return _evaluated(size, values)
 
 
 def length_value(size: Size, binding: Mapping[str, int]) -> int:
     """:func:`size_value` for the length of an axis, which must not be negative."""
-    found = size_value(size, binding)
-    if not 0 <= found <= LARGEST:
+    length = size_value(size, binding)
+    if not 0 <= length <= LARGEST:
         raise ShapeError(
-            f"the size {size!r} is {shown(found)}{_where(size, binding)}; no array has such a size"
+            f"the size {size!r} is {shown(length)}{_where(size, binding)}; no array has such a size"
         )
-    return found
+    return length
 
 
-def _evaluated(size: Size, known: Mapping[Symbol, int]) -> int:
+def _evaluated(size: Size, values: Mapping[Symbol, int]) -> int:
     if isinstance(size, int):
         return size
     return sum(
-        factor * math.prod([known[symbol] ** power for symbol, power in monomial])
+        factor * math.prod([values[symbol] ** power for symbol, power in monomial])
         for monomial, factor in size.terms
     )
 
@@ -539,13 +539,13 @@ def _where(size: Size, binding: Mapping[str, int]) -> str:
     return f" where {shown}{', ...' if len(names) > 8 else ''}" if names else ""
 
 
-def _written(size: Size, known: Mapping[Symbol, str]) -> str:
+def _written(size: Size, symbol_texts: Mapping[Symbol, str]) -> str:
     """A size's text, given that of its symbols."""
     if isinstance(size, int):
         return str(size)
 
     def factor_text(symbol: Symbol, power: int, alone: bool) -> str:
-        text = known[symbol] if alone or symbol.rule != "//" else f"({known[symbol]})"
+        text = symbol_texts[symbol] if alone or symbol.rule != "//" else f"({symbol_texts[symbol]})"
         return text if power == 1 else f"{text}**{power}"
 
     parts = []

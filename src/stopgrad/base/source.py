@@ -19,19 +19,21 @@ from stopgrad.base.notebooks import at_line, cell_of
 # The recipes are written as a user would write them, so their lines count as the user's.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Code that may run between us and the user's line: the trainer, context managers, and the array libraries,
-# which call back; Keras runs all of a model's layers by its own code, whichever of these computes.
+# which call back; Keras runs all of a model's layers by its own code, whichever of these computes, and maps
+# over structures by optree.
 _BESIDE = os.path.dirname(os.path.dirname(np.__file__))
 _TRAINER = f"{_PACKAGE[:-1]}_trainer{os.sep}"
+_BETWEEN_NAMES = ("numpy", "jax", "torch", "tensorflow", "keras", "optree")
 _BETWEEN = (
     _TRAINER,
     contextlib.__file__,
-    *[os.path.join(_BESIDE, name, "") for name in ("numpy", "jax", "torch", "tensorflow", "keras")],
+    *[os.path.join(_BESIDE, name, "") for name in _BETWEEN_NAMES],
 )
 _KERAS = re.compile(r".*[/\\](?:site|dist)-packages[/\\]keras[/\\]")
 _RECIPES = os.path.join(_PACKAGE, "tools", "recipes") + os.sep
 
 OWN, INSTALLED, STANDARD, BETWEEN, OURS = range(5)
-"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX, PyTorch and Keras,
+"""The kinds of files: the user's own; of an installed library; of Python's; of NumPy, JAX, PyTorch and such,
 which may run between us and the user's line; the package's."""
 
 # The kinds by file name: Python caches a string's hash, but not that of a code object.
@@ -52,12 +54,12 @@ INSTRUCTIONS = 2**14
 
 def kind_of(file: str) -> int:
     """The kind of a file, by its name."""
-    found = _KINDS.get(file)
-    if found is None:
+    kind = _KINDS.get(file)
+    if kind is None:
         if len(_KINDS) >= FILES:
             _KINDS.clear()
-        found = _KINDS[file] = _kind(file)
-    return found
+        kind = _KINDS[file] = _kind(file)
+    return kind
 
 
 def _kind(file: str) -> int:
@@ -107,10 +109,10 @@ def capture(ours: int = 0) -> RawLocation | None:
         frame = sys._getframe(ours + 2)
     except ValueError:  # Called by no Python code at all.
         return None
-    known = _KINDS
+    kinds = _KINDS
     while True:
         code = frame.f_code
-        kind = known.get(code.co_filename)
+        kind = kinds.get(code.co_filename)
         if kind is None:
             kind = kind_of(code.co_filename)
         if kind < BETWEEN:
@@ -172,18 +174,18 @@ def calls_around(frame: FrameType | None, until: CodeType | None = None) -> Call
     Those of Python, of this package and of the libraries that run between it and the user are left out, and
     all beyond a frame of the code *until*.
     """
-    found: list[Instruction] = []
-    known, left = _KINDS, DEEPEST
-    while frame is not None and left:
+    calls: list[Instruction] = []
+    kinds, remaining = _KINDS, DEEPEST
+    while frame is not None and remaining:
         code = frame.f_code
         if code is until:
             break
-        kind = known.get(code.co_filename)
+        kind = kinds.get(code.co_filename)
         if (kind_of(code.co_filename) if kind is None else kind) <= INSTALLED:
-            found.append((code, frame.f_lasti))
-        frame, left = frame.f_back, left - 1
-    found.reverse()
-    return tuple(found)
+            calls.append((code, frame.f_lasti))
+        frame, remaining = frame.f_back, remaining - 1
+    calls.reverse()
+    return tuple(calls)
 
 
 def called(code: CodeType, at: int, outer: Iterable[Instruction], modules: str = "") -> RawLocation:
@@ -205,20 +207,20 @@ def called(code: CodeType, at: int, outer: Iterable[Instruction], modules: str =
     model = home if code.co_name == _FORWARD else ""
     first: dict[str, Instruction] = {}
     bounded, own = False, None
-    known = _KINDS.get
-    for one in around:
-        file = one[0].co_filename
-        kind = known(file)
+    known_kind = _KINDS.get
+    for instruction in around:
+        file = instruction[0].co_filename
+        kind = known_kind(file)
         if kind is None:
             kind = kind_of(file)
         if file == modules or kind == OURS:
             bounded = True
         elif kind == OWN:
-            own = one
+            own = instruction
             break
         elif kind == INSTALLED and not bounded:
-            first.setdefault(_library(file), one)
-            model = model or (_library(file) if one[0].co_name == _FORWARD else "")
+            first.setdefault(_library(file), instruction)
+            model = model or (_library(file) if instruction[0].co_name == _FORWARD else "")
     if own is not None and (not bounded or any(outer.co_filename == modules for outer, _ in around)):
         return _called(code, own, asks=True), at
     helped = first.get(model) if model != home else None
@@ -243,10 +245,10 @@ def _library(file: str) -> str:
 def _called(code: CodeType, caller: RawLocation, asks: bool) -> Called:
     """One object for all equal ones."""
     key = id(code), id(caller[0]), caller[1], asks
-    found = _CALLED.get(key)
-    if found is None:
-        found = _CALLED[key] = Called(code, caller, asks)
-    return found
+    call = _CALLED.get(key)
+    if call is None:
+        call = _CALLED[key] = Called(code, caller, asks)
+    return call
 
 
 class Location:

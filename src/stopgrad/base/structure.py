@@ -71,8 +71,8 @@ def unflatten(spec: Spec, leaves: Iterable[Any]) -> Any:
 def tensors_among(tree: Any) -> list[Any]:
     """The leaves of *tree* without numbers, strings and functions; all leaves if there are no others."""
     leaves = flatten(tree)[0]
-    found = [x for x in leaves if not (isinstance(x, _BESIDE) or callable(x))]
-    return found or leaves
+    tensors = [x for x in leaves if not (isinstance(x, _BESIDE) or callable(x))]
+    return tensors or leaves
 
 
 _BESIDE = (bool, int, float, complex, str, bytes)
@@ -108,8 +108,8 @@ def paths(tree: Any) -> list[str]:
 
 def paths_in(spec: Spec) -> list[tuple[Any, ...]]:
     """The keys, positions and names of fields that lead to each leaf, in the order of :func:`flatten`."""
-    return [tuple([_part(entry) for entry in accessor]) for accessor in spec.accessors()]
+    return [tuple([_key_of(entry) for entry in accessor]) for accessor in spec.accessors()]
 
 
-def _part(entry: optree.PyTreeEntry) -> Any:
+def _key_of(entry: optree.PyTreeEntry) -> Any:
     return entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry

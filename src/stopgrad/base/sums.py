@@ -28,29 +28,29 @@ def sum(
         >>> print(sum(x, axis=0)[0], np.sum(x, axis=0)[0])
         1000.0002 999.9029
     """
-    given = np.asarray(x)
-    if given.size <= _FEW:  # As np.sum, in half the time.
-        return _add_up(given, axis=axis, dtype=dtype, keepdims=keepdims)
-    axes = range(given.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
-    along = sorted((a % given.ndim for a in axes), reverse=True)
-    last = given.ndim
+    numbers = np.asarray(x)
+    if numbers.size <= _FEW:  # As np.sum, in half the time.
+        return _add_up(numbers, axis=axis, dtype=dtype, keepdims=keepdims)
+    axes = range(numbers.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    along = sorted((a % numbers.ndim for a in axes), reverse=True)
+    last = numbers.ndim
     while along and along[0] == last - 1:
         last = along.pop(0)
-    if given.dtype.kind in "fc":
+    if numbers.dtype.kind in "fc":
         for a in along:
-            given = _fewer(given, a)
-    return np.sum(given, axis=axis, dtype=dtype, keepdims=keepdims)
+            numbers = _fewer(numbers, a)
+    return np.sum(numbers, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
 def _fewer(x: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
     """At most so many numbers along an axis, with the same sum: in each step, one for every eight or four."""
-    before, behind = x.shape[:axis], x.shape[axis + 1 :]
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
     lead = (slice(None),) * axis
     while (size := x.shape[axis]) > _FEW:
         parts = 8 if size >= 64 else 4
-        kept = size // parts
-        whole, rest = x[(*lead, slice(kept * parts))], x[(*lead, slice(kept * parts, None))]
-        x = np.add.reduce(whole.reshape(*before, parts, kept, *behind), axis=axis)
+        length = size // parts
+        whole, rest = x[(*lead, slice(length * parts))], x[(*lead, slice(length * parts, None))]
+        x = np.add.reduce(whole.reshape(*before, parts, length, *after), axis=axis)
         x[(*lead, slice(rest.shape[axis]))] += rest
     return x
 
@@ -63,7 +63,7 @@ def cumsum(x: npt.ArrayLike, axis: int | None = None, dtype: npt.DTypeLike | Non
         >>> print(cumsum(x)[-1], np.cumsum(x)[-1])
         10000.0 9998.557
     """
-    given = np.asarray(x)
-    result = np.dtype(given.dtype if dtype is None else dtype)
+    numbers = np.asarray(x)
+    result = np.dtype(numbers.dtype if dtype is None else dtype)
     wide = {np.float16: np.float64, np.float32: np.float64, np.complex64: np.complex128}.get(result.type)
-    return np.cumsum(given, axis, wide).astype(result) if wide else np.cumsum(given, axis, dtype)
+    return np.cumsum(numbers, axis, wide).astype(result) if wide else np.cumsum(numbers, axis, dtype)

@@ -61,18 +61,18 @@ def _arose_in_a_call(tb: TracebackType | None) -> bool:
 
 
 def _steps(tb: TracebackType | None) -> list[TracebackType]:
-    found = []
+    steps = []
     while tb is not None:
-        found.append(tb)
+        steps.append(tb)
         tb = tb.tb_next
-    return found
+    return steps
 
 
 def _joined(steps: Sequence[TracebackType]) -> TracebackType | None:
-    found = None
-    for one in reversed(steps):
-        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return found
+    joined = None
+    for step in reversed(steps):
+        joined = TracebackType(joined, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return joined
 
 
 def _without_ours(tb: TracebackType | None) -> list[TracebackType]:
@@ -83,19 +83,19 @@ def _without_ours(tb: TracebackType | None) -> list[TracebackType]:
 def _chain_without_ours(error: BaseException) -> Iterator[None]:
     """While an error is shown, those that led to it lack our frames, or are absent if they have no others."""
     before: list[tuple[BaseException, tuple[TracebackType | None, BaseException | None, bool]]] = []
-    one: BaseException | None = error
-    while one is not None and all(one is not known for known, _ in before):
-        before.append((one, (one.__traceback__, one.__cause__, one.__suppress_context__)))
-        led = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    link: BaseException | None = error
+    while link is not None and all(link is not earlier for earlier, _ in before):
+        before.append((link, (link.__traceback__, link.__cause__, link.__suppress_context__)))
+        led = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
         if led is not None and led.__traceback__ is not None and not _without_ours(led.__traceback__):
-            led = one.__cause__ = None  # This hides the context, too. Its message is in that of the error.
-        one.__traceback__ = _joined(_without_ours(one.__traceback__))
-        one = led
+            led = link.__cause__ = None  # This hides the context, too. Its message is in that of the error.
+        link.__traceback__ = _joined(_without_ours(link.__traceback__))
+        link = led
     try:
         yield
     finally:
-        for one, (tb, cause, suppressed) in before:
-            one.__traceback__, one.__cause__, one.__suppress_context__ = tb, cause, suppressed
+        for link, (tb, cause, suppressed) in before:
+            link.__traceback__, link.__cause__, link.__suppress_context__ = tb, cause, suppressed
 
 
 # ------------------------------------------------------------------------------------------ in few lines
@@ -107,10 +107,10 @@ def _fitting(
     """The outermost step and the innermost ones, as many of these as are shown in few lines."""
     if len(steps) <= LINES and lines(_joined(steps)) <= LINES:
         return list(steps)
-    kept = [steps[0], *steps[1:][-LINES // 2 :]] if steps else []  # Each takes two lines at least.
-    while len(kept) > 2 and lines(_joined(kept)) >= LINES:  # A line says that some are left out.
-        del kept[1]
-    return kept
+    shown = [steps[0], *steps[1:][-LINES // 2 :]] if steps else []  # Each takes two lines at least.
+    while len(shown) > 2 and lines(_joined(shown)) >= LINES:  # A line says that some are left out.
+        del shown[1]
+    return shown
 
 
 def _left_out(count: int) -> str:
@@ -125,11 +125,11 @@ def in_terminal(kind: type[BaseException], error: BaseException, tb: TracebackTy
         return
     with _chain_without_ours(error):
         steps = _without_ours(tb)
-        kept = _fitting(steps, lambda some: _length(traceback.format_exception(kind, error, some)))
-        error.__traceback__ = _joined(kept)
+        shown = _fitting(steps, lambda some: _length(traceback.format_exception(kind, error, some)))
+        error.__traceback__ = _joined(shown)
         sys.__excepthook__(kind, error, error.__traceback__)
-    if len(kept) < len(steps) and sys.stderr is not None:
-        print(_left_out(len(steps) - len(kept)), file=sys.stderr)
+    if len(shown) < len(steps) and sys.stderr is not None:
+        print(_left_out(len(steps) - len(shown)), file=sys.stderr)
 
 
 def in_ipython(
@@ -140,15 +140,14 @@ def in_ipython(
     tb_offset: int | None = None,
 ) -> Any:
     """Show an error of a cell, as a handler of IPython's shell."""
-    told: Any = error
-    if hasattr(told, RENDER) or not is_shortened(error, tb):
+    if hasattr(error, RENDER) or not is_shortened(error, tb):
         return self.showtraceback((kind, error, tb), tb_offset=tb_offset)
     shown = rendered(error, tb)
-    setattr(told, RENDER, lambda: shown)
+    setattr(error, RENDER, lambda: shown)
     try:
         return self.showtraceback((kind, error, tb), tb_offset=tb_offset)
     finally:
-        delattr(told, RENDER)
+        delattr(error, RENDER)
 
 
 RENDER = "_render_traceback_"
@@ -162,8 +161,8 @@ def rendered(error: BaseException, tb: TracebackType | None) -> list[str]:
         return traceback.format_exception(type(error), error, tb)
     formatter = running.InteractiveTB
     if not is_shortened(error, tb):
-        found: list[str] = formatter.structured_traceback(type(error), error, tb)
-        return found
+        structured: list[str] = formatter.structured_traceback(type(error), error, tb)
+        return structured
 
     def text(some: TracebackType | None, context: int) -> str:
         mode = formatter.mode
@@ -177,12 +176,13 @@ def rendered(error: BaseException, tb: TracebackType | None) -> list[str]:
         return whole
 
     with _chain_without_ours(error):
-        steps = kept = _from_users(_without_ours(tb))
+        steps = shown_steps = _from_users(_without_ours(tb))
         shown = next((one for n in CONTEXTS if _length([one := text(_joined(steps), n)]) <= LINES), "")
         if not shown:
-            kept = _fitting(steps, lambda some: _length([text(some, 0)]))
-            shown = text(_joined(kept), 0)
-    return [shown] if len(kept) == len(steps) else [shown.rstrip("\n"), _left_out(len(steps) - len(kept))]
+            shown_steps = _fitting(steps, lambda some: _length([text(some, 0)]))
+            shown = text(_joined(shown_steps), 0)
+    count = len(steps) - len(shown_steps)
+    return [shown.rstrip("\n"), _left_out(count)] if count else [shown]
 
 
 def _from_users(steps: Sequence[TracebackType]) -> list[TracebackType]:

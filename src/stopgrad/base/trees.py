@@ -42,7 +42,7 @@ def tree_map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
         {'w': 0.0, 'b': [0.0]}
     """
     leaves, spec = flatten(tree)
-    columns = [leaves, *[_like(one, spec, "tree_map") for one in rest]]
+    columns = [leaves, *[_like(other, spec, "tree_map") for other in rest]]
     return unflatten(spec, [function(*row) for row in zip(*columns, strict=True)])
 
 

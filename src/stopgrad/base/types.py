@@ -198,7 +198,7 @@ _TYPES: Interned[TensorType] = Interned()
 
 def tensor_type(dtype: DType, shape: Shape) -> TensorType:
     """The one :class:`TensorType` of this dtype and shape."""
-    return _TYPES.get((dtype, shape)) or _made(dtype, shape)
+    return _TYPES.get((dtype, shape)) or _interned(dtype, shape)
 
 
 def sized(type: TensorType, binding: Mapping[str, int]) -> TensorType:
@@ -208,11 +208,11 @@ def sized(type: TensorType, binding: Mapping[str, int]) -> TensorType:
     return tensor_type(type.dtype, tuple(length_value(size, binding) for size in type.shape))
 
 
-def _made(dtype: DType, shape: Shape) -> TensorType:
+def _interned(dtype: DType, shape: Shape) -> TensorType:
     # A size is exactly an int or a Dim, however it was computed: to Python 1 == 1.0 == True.
     shape = tuple([size if type(size) is Dim else whole_size(size) for size in shape])
-    made = object.__new__(TensorType)
-    made.dtype, made.shape, made.ndim = dtype, shape, len(shape)
-    made.differentiable = dtype.is_differentiable
-    made.symbolic = any(isinstance(size, Dim) for size in shape)
-    return _TYPES.keep((dtype, shape), made)
+    new = object.__new__(TensorType)
+    new.dtype, new.shape, new.ndim = dtype, shape, len(shape)
+    new.differentiable = dtype.is_differentiable
+    new.symbolic = any(isinstance(size, Dim) for size in shape)
+    return _TYPES.keep((dtype, shape), new)

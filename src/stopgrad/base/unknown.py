@@ -110,10 +110,10 @@ class Unknown:
         return not self._decided(other + 1, other, "<=")
 
     def _decided(self, low: int | Unknown, other: object, sign: str) -> bool:
-        found = self.is_at_least(low)
-        if found is None:
+        answer = self.is_at_least(low)
+        if answer is None:
             raise _undecided(self, sign, other)
-        return found
+        return answer
 
     def __divmod__(self: Any, other: Any) -> Any:
         return self // other, self % other

@@ -13,6 +13,6 @@ from stopgrad.engines.registry import ENGINES, able, engine, register
 
 __all__ = ["ENGINES", "PLAIN", "Compiled", "Engine", "Variant", "able", "engine", "fail", "register"]
 
-for _found in pkgutil.iter_modules(__path__):
-    if _found.ispkg:
-        importlib.import_module(f"{__name__}.{_found.name}")
+for _module in pkgutil.iter_modules(__path__):
+    if _module.ispkg:
+        importlib.import_module(f"{__name__}.{_module.name}")

@@ -89,8 +89,8 @@ class Engine(ABC):
     def on_mesh(cls, mesh: Mesh) -> Engine:
         """An engine of this kind that computes on a mesh."""
         kind: Any = cls
-        made: Engine = kind(mesh)
-        return made
+        engine: Engine = kind(mesh)
+        return engine
 
     if TYPE_CHECKING:
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ENGINES: dict[str, type[Engine]] = {}
 """All engines by name, in the order in which ``"auto"`` asks them."""
 
-_MADE: dict[str, Engine] = {}
+_INSTANCES: dict[str, Engine] = {}
 
 E = TypeVar("E", bound=type[Engine])
 
@@ -69,45 +69,45 @@ def engine(name: str = "auto", operations: Sequence[Operation] = (), mesh: Mesh 
         raise EngineError(f"there is no engine {name!r}; take {', '.join(map(repr, ('auto', *ENGINES)))}")
     if ENGINES[name].unusable is not None:
         raise EngineError(f"the {name} engine cannot be used: {ENGINES[name].unusable}")
-    if name not in _MADE:
-        _MADE[name] = ENGINES[name]()
-    return _MADE[name]
+    if name not in _INSTANCES:
+        _INSTANCES[name] = ENGINES[name]()
+    return _INSTANCES[name]
 
 
 def _on(mesh: Mesh, name: str) -> Engine:
     """An engine that computes on a mesh."""
-    able_to = [one for one, kind in ENGINES.items() if kind.meshes]
-    wanted = able_to[0] if name == "auto" else name
-    engine(wanted)  # Raises if it is unknown, not installed or unusable.
-    if wanted not in able_to:
+    able_to = [other for other, kind in ENGINES.items() if kind.meshes]
+    chosen = able_to[0] if name == "auto" else name
+    engine(chosen)  # Raises if it is unknown, not installed or unusable.
+    if chosen not in able_to:
         raise EngineError(
-            f"the {wanted} engine computes on one device, not on {mesh!r}; take {' or '.join(able_to)}, "
+            f"the {chosen} engine computes on one device, not on {mesh!r}; take {' or '.join(able_to)}, "
             "or leave the mesh out"
         )
-    return ENGINES[wanted].on_mesh(mesh)
+    return ENGINES[chosen].on_mesh(mesh)
 
 
 def mesh_of(mesh: object) -> Mesh | None:
     """Our mesh from one that a user gave; for None the current mesh, if there is one."""
-    found: Mesh | None = current().mesh if mesh is None else Engine.mesh_of(mesh)
-    return found
+    resolved: Mesh | None = current().mesh if mesh is None else Engine.mesh_of(mesh)
+    return resolved
 
 
 def able(operations: Sequence[Operation]) -> list[Engine]:
     """The engines that are installed and can run these operations, the preferred first."""
-    return [found for found, _ in _asked(operations) if isinstance(found, Engine)]
+    return [candidate for candidate, _ in _candidates(operations) if isinstance(candidate, Engine)]
 
 
 def _first(operations: Sequence[Operation]) -> Engine:
     reasons = []
-    for found, why in _asked(operations):
-        if isinstance(found, Engine):
-            return found
-        reasons.append(f"\n  {found}: {why}")
+    for candidate, why in _candidates(operations):
+        if isinstance(candidate, Engine):
+            return candidate
+        reasons.append(f"\n  {candidate}: {why}")
     raise EngineError(f"no engine can run this graph{''.join(reasons)}")
 
 
-def _asked(operations: Sequence[Operation]) -> Iterator[tuple[Engine | str, str]]:
+def _candidates(operations: Sequence[Operation]) -> Iterator[tuple[Engine | str, str]]:
     """Each engine that can run the operations; for the others their names, and why they cannot."""
     for name, kind in ENGINES.items():
         missing = next((module for module in kind.needs if importlib.util.find_spec(module) is None), None)
@@ -116,6 +116,6 @@ def _asked(operations: Sequence[Operation]) -> Iterator[tuple[Engine | str, str]
         elif kind.unusable is not None:
             yield name, kind.unusable
         else:
-            found = engine(name)
-            why = found.unsupported(operations)
-            yield (found, "") if why is None else (name, why)
+            candidate = engine(name)
+            why = candidate.unsupported(operations)
+            yield (candidate, "") if why is None else (name, why)

@@ -127,8 +127,8 @@ def _of_function(
     tracing, calls = Tracing(args, kwargs), CallNotes(_CALLING)
     with tracing.building(), NotedCalls(calls):
         entered = [_enter(tracing, arg, name) for arg, name in zip(args, names, strict=True)]
-        made = call(f, *entered, **tracing.enter(kwargs))
-        ys = [visible(as_output(y, tracing.graph)) for y in flatten(made)[0]]
+        result = call(f, *entered, **tracing.enter(kwargs))
+        ys = [visible(as_output(y, tracing.graph)) for y in flatten(result)[0]]
     if not ys:
         raise GradientError(f"{what}: the function returned no tensor; let it return what is differentiated")
     keys: dict[str, Output] = {}

@@ -172,9 +172,9 @@ def held_or_raise(what: str, flow: Flow, keys: Sequence[Any]) -> None:
     """
     moving = [key for key in keys if flow[key].moves]
     if moving:
-        told = "\n".join([f"{plain(label(key))}: {told_of(flow[key].update)}" for key in moving[:SHOWN]])
+        lines = "\n".join([f"{plain(label(key))}: {told_of(flow[key].update)}" for key in moving[:SHOWN]])
         raise FlowError(
-            f"{what}: an update moves {_names(moving, flow)}, and should not\n\n{told}\n\n"
+            f"{what}: an update moves {_names(moving, flow)}, and should not\n\n{lines}\n\n"
             f"{stories_of(flow[moving])}"
         )
 
@@ -185,17 +185,17 @@ def only_flows_or_raise(what: str, flow: Flow, keys: Sequence[Any], wanted: Sequ
     Raises:
         FlowError: that is so.
     """
-    given = dict.fromkeys(wanted)
-    extra = [key for key in keys if key not in given and flow[key].arrives]
-    missing = [key for key in keys if key in given and not flow[key].arrives]
-    told = [f"arrive at {_names(extra, flow)} too"] if extra else []
+    expected = dict.fromkeys(wanted)
+    extra = [key for key in keys if key not in expected and flow[key].arrives]
+    missing = [key for key in keys if key in expected and not flow[key].arrives]
+    complaints = [f"arrive at {_names(extra, flow)} too"] if extra else []
     if missing:
-        told.append(f"do not arrive at {_names(missing, flow)}")
-    if told:
+        complaints.append(f"do not arrive at {_names(missing, flow)}")
+    if complaints:
         path = f"{_open_path(flow, extra[0])}\n\n" if extra else ""
         raise FlowError(
             f"{what}: gradients{of_what(flow)} should arrive at {_names(wanted, flow)} only; "
-            f"they {listed(told)}\n\n"
+            f"they {listed(complaints)}\n\n"
             f"{path}{stories_of(flow[extra + missing])}"
         )
 
@@ -247,7 +247,7 @@ def _flow(question: Asked) -> Flow:
 
 def _arguments(what: str, question: Asked, to: object) -> list[Any]:
     """The arguments of a function with these names, and those below."""
-    found: dict[Any, None] = {}
+    arguments: dict[Any, None] = {}
     for name in flatten(to)[0]:
         if not isinstance(name, str):
             raise GraphError(
@@ -256,19 +256,19 @@ def _arguments(what: str, question: Asked, to: object) -> list[Any]:
         below = called(name, question.xs)
         if not below:
             raise GraphError(f"{what}: there is no argument {name!r}{_close(name, list(question.xs))}")
-        found |= dict.fromkeys(below)
-    return list(found)
+        arguments |= dict.fromkeys(below)
+    return list(arguments)
 
 
 def _tensors(what: str, which: str, graph: Graph, xs: object) -> list[Output]:
     """Outputs of a graph, given directly or by name; a scope stands for the parameters inside it."""
-    found: list[Output] = []
+    tensors: list[Output] = []
     for x in flatten(xs)[0]:
-        found += _named(what, graph, x) if isinstance(x, str) else outputs_in(x, f"{what}: {which}")
-    return found
+        tensors += _outputs_named(what, graph, x) if isinstance(x, str) else outputs_in(x, f"{what}: {which}")
+    return tensors
 
 
-def _named(what: str, graph: Graph, name: str) -> list[Output]:
+def _outputs_named(what: str, graph: Graph, name: str) -> list[Output]:
     """The tensor of this name, or the inputs in the scope of this name."""
     op_name, _, index = name.partition(":")
     op = graph.operation(op_name)
@@ -278,8 +278,8 @@ def _named(what: str, graph: Graph, name: str) -> list[Output]:
     below = [op.outputs[0] for op in inputs if op.name.startswith(f"{name}/")]
     if below:
         return below
-    known = [op.name for op in inputs] + [op.name for op in graph.operations]
-    raise GraphError(f"{what}: the graph has no tensor {name!r}{_close(name, known)}")
+    candidates = [op.name for op in inputs] + [op.name for op in graph.operations]
+    raise GraphError(f"{what}: the graph has no tensor {name!r}{_close(name, candidates)}")
 
 
 def _sources(question: Asked) -> list[Output]:
@@ -291,14 +291,14 @@ def _sources(question: Asked) -> list[Output]:
     ]
 
 
-def _close(name: str, known: Sequence[str], told: Sequence[str] | None = None) -> str:
+def _close(name: str, names: Sequence[str], fallback: Sequence[str] | None = None) -> str:
     """The known names that are similar; if there is none, a list of known names."""
-    close = [one for one in dict.fromkeys(known) if one.lower() == name.lower()]
-    close = close or difflib.get_close_matches(name, list(dict.fromkeys(known)), 3)
+    close = [candidate for candidate in dict.fromkeys(names) if candidate.lower() == name.lower()]
+    close = close or difflib.get_close_matches(name, list(dict.fromkeys(names)), 3)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
-    told = known if told is None else told
-    return f"; there are {some(told, SHOWN)}" if told else "; there are none"
+    shown = names if fallback is None else fallback
+    return f"; there are {some(shown, SHOWN)}" if shown else "; there are none"
 
 
 # ---------------------------------------------------------------------------------------------- gates
@@ -309,64 +309,64 @@ class _Gate:
 
     def __init__(self, what: str, by: object, question: Asked | Flow) -> None:
         self._operations: dict[Operation, None] = {}
-        told = []
+        labels = []
         above = question.graph.subgraph_to(question.ys)
-        for one in flatten(by)[0]:
-            if isinstance(one, str):
-                found = _called(what, one, question)
-                told.append(repr(one))
-            elif isinstance(one, (Operation, Output)) or hasattr(one, "as_output"):
-                op = one if isinstance(one, Operation) else one.as_output().op
+        for gate in flatten(by)[0]:
+            if isinstance(gate, str):
+                operations = _operations_called(what, gate, question)
+                labels.append(repr(gate))
+            elif isinstance(gate, (Operation, Output)) or hasattr(gate, "as_output"):
+                op = gate if isinstance(gate, Operation) else gate.as_output().op
                 if op.graph is not question.graph and op not in set(walk(above)):
                     raise GraphError(
                         f"{what}: by, which is {describe(op)}, belongs to another graph; "
                         "name it, or its line, where a function is asked about"
                     )
-                found = [op]
-                told.append(f"{title(op)}{f' at {place(op.location)}' if op.location else ''}")
+                operations = [op]
+                labels.append(f"{title(op)}{f' at {place(op.location)}' if op.location else ''}")
             else:
                 raise GraphError(
                     f"{what}: by is an operation, an output, a name or a line as 'model.py:14', "
-                    f"not {one!r:.60}"
+                    f"not {gate!r:.60}"
                 )
-            self._operations |= dict.fromkeys(found)
-        if not told:
+            self._operations |= dict.fromkeys(operations)
+        if not labels:
             raise GraphError(f"{what}: by is empty; leave it out where anything may cut")
-        self.name = " or ".join(told)
+        self.name = " or ".join(labels)
 
     def cuts(self, reach: Reach) -> bool:
         return any(op in self._operations for cut in reach.cuts for op in cut.operations)
 
     def idle(self, flow: Flow) -> str:
         """Why it does nothing; empty if it does something."""
-        found = [gate for gate in flow.gates if gate.operation in self._operations]
-        why = {gate.why_idle for gate in found}
-        return f", which does nothing: {found[0].why_idle}" if found and "" not in why else ""
+        gates = [gate for gate in flow.gates if gate.operation in self._operations]
+        why = {gate.why_idle for gate in gates}
+        return f", which does nothing: {gates[0].why_idle}" if gates and "" not in why else ""
 
 
-def _called(what: str, name: str, question: Asked | Flow) -> list[Operation]:
+def _operations_called(what: str, name: str, question: Asked | Flow) -> list[Operation]:
     """The operations of a name, a scope or a line."""
-    every = list(walk(question.graph.subgraph_to(question.ys)))
+    operations = list(walk(question.graph.subgraph_to(question.ys)))
     plain_name = re.sub(r":\d+$", "", name)
-    found = [op for op in every if op.name in (name, plain_name) or op.name.startswith(f"{name}/")]
+    matches = [op for op in operations if op.name in (name, plain_name) or op.name.startswith(f"{name}/")]
     line = re.fullmatch(r"(?P<file>.+):(?P<line>\d+)", name)
-    if not found and line is not None:
+    if not matches and line is not None:
         file, number = line["file"].replace("\\", "/"), int(line["line"])
-        found = [op for op in every if _is_at(op, file, number)]
-    if found:
-        return found
-    gates = [op for op in every if op.definition.passes is not None]
+        matches = [op for op in operations if _is_at(op, file, number)]
+    if matches:
+        return matches
+    gates = [op for op in operations if op.definition.passes is not None]
     if line is not None:
         where = dict.fromkeys([place(op.location.cause) for op in gates if op.location])
         raise GraphError(
             f"{what}: nothing that gradients could pass was built at {name}; gates stand at "
             f"{listed(list(where)) or 'no line'}"
         )
-    known = list(dict.fromkeys([op.name for op in gates]))
-    scopes = [scope for op in every for scope in _scopes(op.name)]
+    gate_names = list(dict.fromkeys([op.name for op in gates]))
+    scopes = [scope for op in operations for scope in _scopes(op.name)]
     raise GraphError(
         f"{what}: there is no operation or scope {name!r}"
-        + _close(name, [*known, *scopes, *[op.name for op in every]], known)
+        + _close(name, [*gate_names, *scopes, *[op.name for op in operations]], gate_names)
     )
 
 
@@ -378,14 +378,14 @@ def _scopes(name: str) -> list[str]:
 
 def _is_at(op: Operation, file: str, number: int) -> bool:
     """Whether an operation was built at a line, or in a library's code that the line called."""
-    at = op.location
-    while at is not None:
-        known = at.file.replace("\\", "/")
-        if at.line <= number <= (at.end_line or at.line) and (
-            known == file or known.endswith(f"/{file.removeprefix('./')}")
+    location = op.location
+    while location is not None:
+        path = location.file.replace("\\", "/")
+        if location.line <= number <= (location.end_line or location.line) and (
+            path == file or path.endswith(f"/{file.removeprefix('./')}")
         ):
             return True
-        at = at.caller
+        location = location.caller
     return False
 
 
@@ -408,9 +408,9 @@ def _open_path(flow: Flow, key: object) -> str:
         if where not in steps:
             steps[where] = (where.rpartition(":")[0], source) if source else (where, [])
     shown = list(steps.values())
-    left = len(shown) - SHOWN
-    if left > 1:
-        shown[SHOWN // 2 : -SHOWN // 2] = [(f"... {counted(left, 'more line')} ...", [])]
+    more = len(shown) - SHOWN
+    if more > 1:
+        shown[SHOWN // 2 : -SHOWN // 2] = [(f"... {counted(more, 'more line')} ...", [])]
     lines = [f"an open path to {plain(label(key))}, backwards:"]
     last = ""
     for where, source in shown:

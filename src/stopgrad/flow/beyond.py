@@ -20,19 +20,21 @@ TOGETHER = 256
 
 def walls_beyond(survey: Survey, place: Callable[[Wall], P], places: Sequence[P]) -> dict[P, Next]:
     """For cuts, given by their places, the walls that are next behind each."""
-    found: dict[P, Next] = {}
+    walls_behind: dict[P, Next] = {}
     wanted = dict.fromkeys(places)
     removed: dict[P, list[Ending]] = {}
     for ending in survey.endings:
-        at = place(ending.wall)
-        if at in wanted:
-            removed.setdefault(at, []).append(ending)
+        where = place(ending.wall)
+        if where in wanted:
+            removed.setdefault(where, []).append(ending)
     rest = list(removed.items())
     while rest:
         part, rest = rest[:TOGETHER], rest[TOGETHER:]
-        for at, walls in zip([at for at, _ in part], _seen_from(survey, [e for _, e in part]), strict=True):
-            found[at] = walls
-    return found
+        for where, walls in zip(
+            [where for where, _ in part], _seen_from(survey, [e for _, e in part]), strict=True
+        ):
+            walls_behind[where] = walls
+    return walls_behind
 
 
 def _seen_from(survey: Survey, removed: Sequence[Sequence[Ending]]) -> list[Next]:
@@ -48,14 +50,14 @@ def _seen_from(survey: Survey, removed: Sequence[Sequence[Ending]]) -> list[Next
                         x = inside.inputs[i]
                         start[x] = start.get(x, 0) | results.starting(1 << k, x)
     reached = from_results(sweep, start, results)
-    found: list[Next] = [[] for _ in removed]
+    walls_behind: list[Next] = [[] for _ in removed]
     for ending in endings(sweep, reached, survey.leads, results, survey.sources):
-        seen = ending.results
-        while seen:
-            lowest = seen & -seen
-            found[lowest.bit_length() - 1].append(ending)
-            seen ^= lowest
-    return found
+        bits = ending.results
+        while bits:
+            lowest = bits & -bits
+            walls_behind[lowest.bit_length() - 1].append(ending)
+            bits ^= lowest
+    return walls_behind
 
 
 def open_path(survey: Survey, ys: Sequence[Output], x: Output) -> list[Operation]:
@@ -66,14 +68,14 @@ def open_path(survey: Survey, ys: Sequence[Output], x: Output) -> list[Operation
     def leads(tensor: Output) -> bool:
         return sources.openly(to_x[sweep.place(tensor)]) != 0
 
-    at = next(y for y in ys if y.type.differentiable and leads(y))
-    path = [at.op]
-    while at is not x:
-        ways = sweep.ways.get(at.op.id)
+    tensor = next(y for y in ys if y.type.differentiable and leads(y))
+    path = [tensor.op]
+    while tensor is not x:
+        ways = sweep.ways.get(tensor.op.id)
         if ways is None:
-            inputs: Sequence[Output] = at.op.inputs
+            inputs: Sequence[Output] = tensor.op.inputs
         else:
-            inputs = [at.op.inputs[i] for i, level in ways[at.index].inputs if level == OPEN]
-        at = next(one for one in inputs if leads(one))
-        path.append(at.op)
+            inputs = [tensor.op.inputs[i] for i, level in ways[tensor.index].inputs if level == OPEN]
+        tensor = next(operand for operand in inputs if leads(operand))
+        path.append(tensor.op)
     return path

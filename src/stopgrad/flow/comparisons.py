@@ -80,7 +80,7 @@ class Comparison(NamedTuple):
     @property
     def message(self) -> str:
         """The fact."""
-        a, b, table = (_told(shape) for shape in (*self.shapes, self.result))
+        a, b, table = (_worded(shape) for shape in (*self.shapes, self.result))
         return f"shapes {a} and {b} are broadcast to {table}: each prediction is compared with every target"
 
     @property
@@ -90,7 +90,7 @@ class Comparison(NamedTuple):
         return f"give both one shape: {column}[..., 0], or {row}[..., None]"
 
 
-def _told(shape: Shape) -> str:
+def _worded(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
@@ -157,14 +157,19 @@ def comparisons(
     apart = every and len(xs) <= _APART
     masks = {x: 1 << k if apart else 1 for k, x in enumerate(xs.values())}
     targets = {x for name, x in xs.items() if apart and "." not in name and "[" not in name}
-    found: dict[Any, Comparison] = {}
-    for one in _within(ys[0].op.graph.subgraph_to(ys), ys, masks, targets, where):
-        row = min(one.shapes, key=len)
-        if len(row) == 1 and len(one.result) == 2 and is_mapped is not None and is_mapped(one.operation):
+    by_line: dict[Any, Comparison] = {}
+    for comparison in _within(ys[0].op.graph.subgraph_to(ys), ys, masks, targets, where):
+        row = min(comparison.shapes, key=len)
+        if (
+            len(row) == 1
+            and len(comparison.result) == 2
+            and is_mapped is not None
+            and is_mapped(comparison.operation)
+        ):
             continue  # The user compares one prediction, or one target, with all.
-        at = where(one.operation)
-        found.setdefault(one.operation if at is None else (at.own.file, at.own.line), one)
-    return list(found.values())
+        at = where(comparison.operation)
+        by_line.setdefault(comparison.operation if at is None else (at.own.file, at.own.line), comparison)
+    return list(by_line.values())
 
 
 def _within(
@@ -229,7 +234,7 @@ class _Tables:
         self._operations, self._ends, self._masks, self._targets = operations, ends, masks, targets
         self._where = where
         self._xs = xs
-        self._found: list[Comparison] = []
+        self._comparisons: list[Comparison] = []
         self._of: dict[Output, int] = {}  # For what is made of tables: of which, as bits.
         self._exponentials: set[Output] = set()
         self._summed = self._otherwise = 0
@@ -237,18 +242,18 @@ class _Tables:
     def judged(self) -> Iterator[Comparison]:
         """The tables of which nothing but a sum or a mean is taken."""
         for op in self._operations:
-            found = self._compared(op)
-            if found is not None:
-                self._begins(found)
+            comparison = self._compared(op)
+            if comparison is not None:
+                self._begins(comparison)
             else:
                 self._follow(op)
-        for k, one in enumerate(self._found):
+        for k, table in enumerate(self._comparisons):
             if self._summed >> k & 1 and not self._otherwise >> k & 1:
-                yield one
+                yield table
 
-    def _begins(self, one: Comparison) -> None:
-        bit, y = 1 << len(self._found), one.operation.outputs[0]
-        self._found.append(one)
+    def _begins(self, comparison: Comparison) -> None:
+        bit, y = 1 << len(self._comparisons), comparison.operation.outputs[0]
+        self._comparisons.append(comparison)
         if _count(y) == 1:  # A loss that takes the sum itself.
             self._summed |= bit
         else:
@@ -284,19 +289,19 @@ class _Tables:
         """
         size = max(_count(x) for x in op.inputs if x in self._of)
         others = [x for x in op.inputs if x not in self._of and _count(x) != 1 and not _is_filled(x)]
-        tables = [one for k, one in enumerate(self._found) if bits >> k & 1]
-        if all(size != prod(one.result) for one in tables):
+        tables = [table for k, table in enumerate(self._comparisons) if bits >> k & 1]
+        if all(size != prod(table.result) for table in tables):
             return name in _SCALES and not any(self._masks.get(x, 0) for x in others)
-        shapes = [one.shapes[not self._is_column(one)] for one in tables]
+        shapes = [table.shapes[not self._is_column(table)] for table in tables]
         if name not in _ELEMENT_BY_ELEMENT or _count(op.outputs[0]) != size:
             return False
         return all(
             _count(x) < size and (not self._masks.get(x, 0) or tuple(x.shape) in shapes) for x in others
         )
 
-    def _is_column(self, one: Comparison) -> bool:
+    def _is_column(self, comparison: Comparison) -> bool:
         """Whether the first of the shapes is that of what is trained."""
-        return one.is_trained == (len(one.shapes[0]) > len(one.shapes[1]))
+        return comparison.is_trained == (len(comparison.shapes[0]) > len(comparison.shapes[1]))
 
     def _compared(self, op: Operation) -> Comparison | None:
         """The comparison by mistake that an operation may be."""
@@ -344,8 +349,12 @@ class _Tables:
         made_by = _begun(column).op
         if _name(made_by) not in _NEW_AXIS or not made_by.inputs or made_by.inputs[0].shape != row.shape:
             return False
-        made, compared = self._where(made_by), self._where(op)
-        same = made is None or compared is None or (made.file, made.line) == (compared.file, compared.line)
+        made_at, compared_at = self._where(made_by), self._where(op)
+        same = (
+            made_at is None
+            or compared_at is None
+            or (made_at.file, made_at.line) == (compared_at.file, compared_at.line)
+        )
         return same or bool(self._masks.get(column, 0))
 
 
@@ -368,7 +377,7 @@ def _begun(x: Output) -> Output:
 def _origin(x: Output) -> Output:
     """What a tensor was made of, by operations of one operand and on each element."""
     for _ in range(_DEEPEST):
-        inputs = [one for one in x.op.inputs if one.op.type != "Const"]
+        inputs = [operand for operand in x.op.inputs if operand.op.type != "Const"]
         if len(inputs) != 1 or _count(inputs[0]) != _count(x):
             break
         (x,) = inputs
@@ -377,12 +386,12 @@ def _origin(x: Output) -> Output:
 
 def _has_logarithm(x: Output) -> bool:
     """Whether a tensor is a logarithm, as far as its elements were made one by one."""
-    size, stack, seen = _count(x), [x], 0
-    while stack and seen < _DEEPEST:
-        op, seen = stack.pop().op, seen + 1
+    size, stack, steps = _count(x), [x], 0
+    while stack and steps < _DEEPEST:
+        op, steps = stack.pop().op, steps + 1
         name = _name(op)
         if name in _LOGARITHMS:
             return True
         if name in _ELEMENT_BY_ELEMENT:
-            stack += [one for one in op.inputs if _count(one) == size]
+            stack += [operand for operand in op.inputs if _count(operand) == size]
     return False

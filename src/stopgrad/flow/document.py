@@ -23,7 +23,9 @@ def document_of(report: Reaches) -> dict[str, Any]:
     return {
         "summary": _summary(report, cuts),
         "ys": [_tensor(y) for y in report.ys],
-        "xs": [_asked(label, x, report[label], index, report.frozen) for label, x in report.xs.items()],
+        "xs": [
+            _tensor_asked(label, x, report[label], index, report.frozen) for label, x in report.xs.items()
+        ],
         "cuts": [_cut(cut) for cut in cuts],
         "gates": _gates(report),
         "troubles": [trouble_data(trouble) for trouble in report.troubles],
@@ -50,7 +52,7 @@ def _tensor(x: Output) -> dict[str, Any]:
     return {"name": x.name, "dtype": x.dtype.name, "shape": sizes}
 
 
-def _asked(
+def _tensor_asked(
     label: str, x: Output, reach: Surveyed, index: Mapping[Place, int], frozen: Container[Output]
 ) -> dict[str, Any]:
     return {

@@ -81,5 +81,5 @@ def flow_of(
 ) -> Flow:
     """The report for a question, with further findings, and with what was measured."""
     xs = list(question.xs.values())
-    found = surveys(question.graph, question.ys, xs, dict.fromkeys(stops), question.by_library)
-    return Flow(question, found, findings, measured)
+    surveyed = surveys(question.graph, question.ys, xs, dict.fromkeys(stops), question.by_library)
+    return Flow(question, surveyed, findings, measured)

@@ -28,11 +28,11 @@ def fed_to(
 
     Parameters have their values in a session; without one, their first values.
     """
-    given = {} if feed_dict is None else feed_dict
-    if not isinstance(given, Mapping):
-        raise FeedError(f"{what}: feed_dict is a dict from tensors to values, not {type(given).__name__}")
-    plan = plan_for(asked.graph, (*asked.ys, *asked.xs.values(), *outputs), (*asked.feeds, *given))
+    feeds = {} if feed_dict is None else feed_dict
+    if not isinstance(feeds, Mapping):
+        raise FeedError(f"{what}: feed_dict is a dict from tensors to values, not {type(feeds).__name__}")
+    plan = plan_for(asked.graph, (*asked.ys, *asked.xs.values(), *outputs), (*asked.feeds, *feeds))
     numpy = engine_named("numpy")
-    values = [*asked.feeds.values(), *given.values()]
+    values = [*asked.feeds.values(), *feeds.values()]
     fed = {x: np.asarray(feed_value(x, v, numpy)) for x, v in zip(plan.feeds, values, strict=True)}
     return fed | {p: p.op.values[0].array if session is None else session.value(p) for p in plan.parameters}

@@ -62,53 +62,55 @@ class Hidden:
     @cached_property
     def members(self) -> dict[int, list[int]]:
         """The positions of the tensors that each node stands for, if any."""
-        found: dict[int, list[int]] = {}
+        positions: dict[int, list[int]] = {}
         for k, node in enumerate(self.node):
             if node:
-                found.setdefault(node, []).append(k)
-        return found
+                positions.setdefault(node, []).append(k)
+        return positions
 
     @cached_property
     def _below(self) -> list[list[int]]:
         """For each node, those right below it, as edges."""
-        found: list[list[int]] = [[] for _ in self._above]
+        below: list[list[int]] = [[] for _ in self._above]
         for node, edges in enumerate(self._above):
             for edge in edges:
-                found[edge >> 1].append(node << 1 | edge & 1)
-        return found
+                below[edge >> 1].append(node << 1 | edge & 1)
+        return below
 
     def before(self, nodes: Iterable[int]) -> set[int]:
         """Nodes and all above them, among which are the walls that they lie behind."""
-        found = set(nodes)
-        stack = list(found)
+        reached = set(nodes)
+        stack = list(reached)
         while stack:
             for edge in self._above[stack.pop()]:
-                if edge >> 1 not in found:
-                    found.add(edge >> 1)
+                if edge >> 1 not in reached:
+                    reached.add(edge >> 1)
                     stack.append(edge >> 1)
-        return found
+        return reached
 
-    def tensors(self, walls: Iterable[int], openly: bool = False, known: set[int] | None = None) -> list[int]:
+    def tensors(
+        self, walls: Iterable[int], openly: bool = False, visited: set[int] | None = None
+    ) -> list[int]:
         """The positions of the tensors behind walls, in order.
 
         Args:
             walls: their nodes.
             openly: only those to which gradients would pass from there.
-            known: nodes that are left out, with all behind them. What is found is added to them.
+            visited: nodes that are left out, with all behind them. What is found is added to them.
         """
-        known = set() if known is None else known
-        stack = [wall for wall in walls if wall not in known]
-        known.update(stack)
-        found: list[int] = []
+        visited = set() if visited is None else visited
+        stack = [wall for wall in walls if wall not in visited]
+        visited.update(stack)
+        positions: list[int] = []
         while stack:
             node = stack.pop()
-            found += self.members.get(node, ())
+            positions += self.members.get(node, ())
             for edge in self._below[node]:
-                if edge >> 1 not in known and not (openly and edge & 1):
-                    known.add(edge >> 1)
+                if edge >> 1 not in visited and not (openly and edge & 1):
+                    visited.add(edge >> 1)
                     stack.append(edge >> 1)
-        found.sort()
-        return found
+        positions.sort()
+        return positions
 
     def alike(self, walls: Collection[int]) -> frozenset[int]:
         """A key for the tensors behind walls: where it is the same, these are."""
@@ -135,17 +137,17 @@ class Hidden:
             For each of these nodes the same number as for those that lie behind the same lines, and how many
             these are.
         """
-        found = dict.fromkeys(self.members, (0, 0))
+        kinds = dict.fromkeys(self.members, (0, 0))
         width = max(BITS // len(self._above), 1)
         count = 1
         for begin in range(0, max(lines.values(), default=-1) + 1, width):
             same: dict[tuple[int, int], int] = {}
             for node, row in self._rows(lines, begin, width):
-                kind, size = found[node]
+                kind, size = kinds[node]
                 next_kind = same.setdefault((kind, row), count)
                 count += next_kind == count
-                found[node] = next_kind, size + row.bit_count()
-        return found
+                kinds[node] = next_kind, size + row.bit_count()
+        return kinds
 
     def _rows(self, lines: Mapping[int, int], begin: int, width: int) -> Iterator[tuple[int, int]]:
         """For nodes with tensors that lie behind some of *width* lines, these as bits."""
@@ -217,10 +219,10 @@ class _Contracted:
         return self._known_as(tuple(sorted(edges)))
 
     def _known_as(self, edges: tuple[int, ...]) -> int:
-        found = self._known.get(edges)
-        if found is None:
-            found = self._known[edges] = self._new(edges)
-        return found << 1
+        node = self._known.get(edges)
+        if node is None:
+            node = self._known[edges] = self._new(edges)
+        return node << 1
 
     def _new(self, edges: tuple[int, ...]) -> int:
         self.above.append(edges)

@@ -88,29 +88,29 @@ class Lines:
 
     def line(self, op: Operation) -> Place:
         """The key of the line where an operation was built; of a helper's, with the line that called it."""
-        found = self.location(op)
-        if found is None:
+        location = self.location(op)
+        if location is None:
             return (op,)
-        cause = found.cause
-        called_at = () if cause is found else (cause.file, cause.line)
-        return (found.file, found.line, *called_at)
+        cause = location.cause
+        called_at = () if cause is location else (cause.file, cause.line)
+        return (location.file, location.line, *called_at)
 
     def spot(self, wall: Wall | Cut) -> Place:
         """The key of a wall for the reader: what helpers cut is cut at the line that called these."""
-        at = self.location(wall.operation)
-        if at is None or at.cause is at:
+        location = self.location(wall.operation)
+        if location is None or location.cause is location:
             return self.place(wall)
-        return at.cause.file, at.cause.line, is_discrete(wall)
+        return location.cause.file, location.cause.line, is_discrete(wall)
 
     @cached_property
     def _lines(self) -> dict[Survey, dict[Place, Line]]:
-        found: dict[Survey, dict[Place, Line]] = {}
+        by_survey: dict[Survey, dict[Place, Line]] = {}
         for survey in self._surveys:
-            lines = found[survey] = {}
+            lines = by_survey[survey] = {}
             for ending in reversed(survey.endings):
                 line = lines.setdefault(self.place(ending.wall), Line(len(lines)))
                 line.endings[survey.hidden.wall(ending.spot)] = ending
-        return found
+        return by_survey
 
     @cached_property
     def _numbers(self) -> dict[Survey, dict[int, int]]:
@@ -140,7 +140,7 @@ class Lines:
     @cached_property
     def _kinds_seen(self) -> dict[Survey, dict[int, tuple[int, int]]]:
         """The same for what a reader sees, where something else than comparisons and the like cuts."""
-        found = {}
+        by_survey = {}
         for survey, lines in self._lines.items():
             spots: dict[Place, int] = {}
             numbers: dict[int, int] = {}
@@ -148,8 +148,8 @@ class Lines:
                 spot, discrete = self._spots[place]
                 if not discrete:
                     numbers |= dict.fromkeys(line.endings, spots.setdefault(spot, len(spots)))
-            found[survey] = survey.hidden.kinds(numbers)
-        return found
+            by_survey[survey] = survey.hidden.kinds(numbers)
+        return by_survey
 
     def places(self, survey: Survey, x: Output) -> tuple[Place, ...]:
         """The lines at which the paths to x end, in the order of their operations."""
@@ -160,12 +160,12 @@ class Lines:
         if not node:
             return ()
         kind, _ = self._kinds[survey][node]
-        found = self._places.get((survey, kind))
-        if found is None:
+        places = self._places.get((survey, kind))
+        if places is None:
             numbers = self._numbers[survey]
             cut = {numbers[wall] for wall in survey.hidden.before([node]) if wall in numbers}
-            found = self._places[survey, kind] = tuple([self._every[survey][k] for k in sorted(cut)])
-        return found
+            places = self._places[survey, kind] = tuple([self._every[survey][k] for k in sorted(cut)])
+        return places
 
     def is_cut(self, survey: Survey, x: Output) -> bool:
         """Whether some paths to x are cut."""
@@ -202,21 +202,21 @@ class Lines:
     def all_places(self, xs: Sequence[Subject]) -> tuple[Place, ...]:
         """The lines at which the paths to any of the xs end: those of the first, then others of the next."""
         numbers: dict[Survey, dict[int, int]] = {}
-        found: list[tuple[int, int, Place]] = []
+        ranked: list[tuple[int, int, Place]] = []
         for k, (survey, x) in enumerate(xs):
             own = survey.own_wall(x)
             if own is not None:
-                found.append((k, 0, self.place(own)))
+                ranked.append((k, 0, self.place(own)))
             elif node := self._node(survey, x):
                 numbers.setdefault(survey, {}).setdefault(node, k)
-        for survey, known in numbers.items():
-            first = survey.hidden.first(known)
+        for survey, nodes in numbers.items():
+            first = survey.hidden.first(nodes)
             for place, line in self._lines[survey].items():
                 reached = [first[wall] for wall in line.endings if wall in first]
                 if reached:
-                    found.append((min(reached), line.number, place))
-        found.sort(key=lambda one: one[:2])
-        return tuple(dict.fromkeys([place for _, _, place in found]))
+                    ranked.append((min(reached), line.number, place))
+        ranked.sort(key=lambda one: one[:2])
+        return tuple(dict.fromkeys([place for _, _, place in ranked]))
 
     def cuts(self, places: Sequence[Place], xs: Sequence[Subject]) -> tuple[Cut, ...]:
         """The cuts at these lines, each with the operations that have any of the xs behind them."""
@@ -229,7 +229,7 @@ class Lines:
             else:
                 own.setdefault(self.place(wall), {})[wall] = None
         before = {survey: survey.hidden.before(some - {0}) for survey, some in nodes.items() if some != {0}}
-        found = []
+        cuts = []
         for place in places:
             walls = dict(own.get(place, ()))
             for survey, above in before.items():
@@ -238,23 +238,23 @@ class Lines:
                 walls |= dict.fromkeys([ending.wall for node, ending in endings if node in above])
             operations = tuple(dict.fromkeys([wall.operation for wall in walls]))
             first = next(iter(walls))
-            tensors = self._told(place) or _Own(self, place, xs)
-            found.append(Cut(operations, first.status, first.reason, tensors, first.switched))
-        return tuple(found)
+            tensors = self._of_line(place) or _Own(self, place, xs)
+            cuts.append(Cut(operations, first.status, first.reason, tensors, first.switched))
+        return tuple(cuts)
 
     def beyond(self, place: Place) -> tuple[Cut, ...]:
         """The cuts at which paths would end next if those of a line were removed."""
-        found: dict[Place, tuple[list[Wall], list[tuple[Survey, int]]]] = {}
+        by_line: dict[Place, tuple[list[Wall], list[tuple[Survey, int]]]] = {}
         for survey, lines in self._lines.items():
             if place in lines and self._closes(survey, lines[place]):
                 for ending in self._next(survey, place):
-                    walls, nodes = found.setdefault(self.place(ending.wall), ([], []))
+                    walls, nodes = by_line.setdefault(self.place(ending.wall), ([], []))
                     walls.append(ending.wall)
                     nodes.append((survey, survey.hidden.wall(ending.spot)))
         return tuple(
             [
                 Cut(tuple(dict.fromkeys([w.operation for w in walls])), *walls[0][1:3], _Beyond(self, nodes))
-                for walls, nodes in found.values()
+                for walls, nodes in by_line.values()
             ]
         )
 
@@ -300,7 +300,7 @@ class Lines:
         own = [x for survey, x in xs if (wall := survey.own_wall(x)) and self.place(wall) == place]
         return tuple(dict.fromkeys([name for x in own for name in self._labels[x]]))
 
-    def _told(self, place: Place) -> Tensors | None:
+    def _of_line(self, place: Place) -> Tensors | None:
         """The tensors that a line concerns; None if there are only those that carry no gradient."""
         if place not in self._tensors and self.of_line(place):
             self._tensors[place] = _OfLine(self, place)
@@ -315,18 +315,18 @@ class _OfLine(Tensors):
 
     @cached_property
     def behind(self) -> Names:
-        found: dict[str, None] = {}
+        labels: dict[str, None] = {}
         for survey, line in self._lines.of_line(self._place):
-            found |= dict.fromkeys(self._lines.labels(survey, survey.hidden.tensors(line.endings)))
-        return tuple(found)
+            labels |= dict.fromkeys(self._lines.labels(survey, survey.hidden.tensors(line.endings)))
+        return tuple(labels)
 
     @cached_property
     def opens(self) -> Names:
-        found: dict[str, None] = {}
+        labels: dict[str, None] = {}
         for survey, _ in self._lines.of_line(self._place):
             opened = self._lines.opened(survey, self._place)
-            found |= dict.fromkeys(self._lines.labels(survey, opened))
-        return tuple(found)
+            labels |= dict.fromkeys(self._lines.labels(survey, opened))
+        return tuple(labels)
 
 
 class _Own(Tensors):
@@ -348,12 +348,12 @@ class _Beyond(Tensors):
 
     @cached_property
     def behind(self) -> Names:
-        found: dict[str, None] = {}
-        known: dict[Survey, set[int]] = {}
+        labels: dict[str, None] = {}
+        visited: dict[Survey, set[int]] = {}
         for survey, wall in self._walls:
-            tensors = survey.hidden.tensors([wall], known=known.setdefault(survey, set()))
-            found |= dict.fromkeys(self._lines.labels(survey, tensors))
-        return tuple(found)
+            tensors = survey.hidden.tensors([wall], visited=visited.setdefault(survey, set()))
+            labels |= dict.fromkeys(self._lines.labels(survey, tensors))
+        return tuple(labels)
 
 
 class Surveyed(Reach):

@@ -19,17 +19,17 @@ PlaceOf = Callable[[Wall], Hashable]
 
 def behind_themselves(survey: Survey, place_of: PlaceOf) -> set[Any]:
     """The lines that may have one wall behind another, with nothing but open ways and integers between."""
-    found, several = _several(survey, place_of)
+    lines, several = _several(survey, place_of)
     width = max(BITS // survey.sweep.places, 1)
     for begin in range(0, len(several), width):
         bits = {place: 1 << k for k, place in enumerate(several[begin : begin + width])}
-        found |= _in_a_row(survey, place_of, bits)
-    return found
+        lines |= _in_a_row(survey, place_of, bits)
+    return lines
 
 
 def _in_a_row(survey: Survey, place_of: PlaceOf, bits: Mapping[Any, int]) -> set[Any]:
     """The lines, each with its bit, of which a wall outside of bodies may be behind another."""
-    found = set()
+    lines = set()
     sweep = survey.sweep
     ahead = [0] * sweep.places  # The lines that have the next wall.
     for op in sweep.operations:
@@ -51,10 +51,10 @@ def _in_a_row(survey: Survey, place_of: PlaceOf, bits: Mapping[Any, int]) -> set
                 place = place_of(wall)
                 bit = bits.get(place, 0)
                 if bit and (mask & bit or any(before[i] & bit for i, _ in inputs)):
-                    found.add(place)
+                    lines.add(place)
                 mask |= bit
             ahead[at + o] = mask
-    return found
+    return lines
 
 
 def _several(survey: Survey, place_of: PlaceOf) -> tuple[set[Any], list[Any]]:

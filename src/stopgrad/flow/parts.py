@@ -205,18 +205,18 @@ class GateUse:
         self._find = cuts
 
     @cached_property
-    def _found(self) -> tuple[Names, Names]:
+    def _fully_and_partly(self) -> tuple[Names, Names]:
         return self._find()
 
     @property
     def fully(self) -> Names:
         """The tensors that it cuts and that no gradient reaches."""
-        return self._found[0]
+        return self._fully_and_partly[0]
 
     @property
     def partly(self) -> Names:
         """The tensors that it cuts, but that a gradient reaches by other paths."""
-        return self._found[1]
+        return self._fully_and_partly[1]
 
     @property
     def cuts(self) -> Names:

@@ -28,23 +28,23 @@ def matching(what: str, patterns: str | Iterable[str], names: Iterable[str]) -> 
         >>> matching("only", ["*.w", "head"], ["body.w", "body.b", "head.w", "head.b"])
         ['body.w', 'head.w', 'head.b']
     """
-    known = list(names)
-    found: dict[str, None] = {}
+    existing = list(names)
+    matched: dict[str, None] = {}
     several = isinstance(patterns, Iterable) and not isinstance(patterns, str)
     for pattern in patterns if several else [patterns]:
         if not isinstance(pattern, str):
             raise ArgumentError(
                 f"{what}: a pattern of names is text, such as 'encoder.*', not {pattern!r:.60}"
             )
-        hits = called(pattern, known)
+        hits = called(pattern, existing)
         if not hits:
-            near = difflib.get_close_matches(pattern, known, 3) or known
+            near = difflib.get_close_matches(pattern, existing, 3) or existing
             raise ArgumentError(
                 f"{what}: nothing is called {pattern!r}; "
-                + (f"there are {some(near, SHOWN)}" if known else "nothing is asked about")
+                + (f"there are {some(near, SHOWN)}" if existing else "nothing is asked about")
             )
-        found |= dict.fromkeys(hits)
-    return [name for name in known if name in found]
+        matched |= dict.fromkeys(hits)
+    return [name for name in existing if name in matched]
 
 
 def called(pattern: str, names: Iterable[str]) -> list[str]:
@@ -59,18 +59,18 @@ def called(pattern: str, names: Iterable[str]) -> list[str]:
         >>> called("blocks[0]", ["blocks[0].w", "blocks[1].w"]), called("blocks[[]?].w", ["blocks[0].w"])
         (['blocks[0].w'], ['blocks[0].w'])
     """
-    known = list(names)
-    found = [
-        name for name in known if name == pattern or name.startswith(tuple(map(pattern.__add__, _BELOW)))
+    existing = list(names)
+    hits = [
+        name for name in existing if name == pattern or name.startswith(tuple(map(pattern.__add__, _BELOW)))
     ]
-    if found or not pattern:
-        return found
+    if hits or not pattern:
+        return hits
     for reading in dict.fromkeys((pattern.replace("[", "[[]"), pattern)):
         readings = [reading, *[f"{reading}{sign.replace('[', '[[]')}*" for sign in _BELOW]]
-        found = [name for name in known if any(fnmatch.fnmatchcase(name, one) for one in readings)]
-        if found:
+        hits = [name for name in existing if any(fnmatch.fnmatchcase(name, one) for one in readings)]
+        if hits:
             break
-    return found
+    return hits
 
 
 _BELOW = (".", "/", "[")

@@ -69,9 +69,9 @@ class Reaches(Mapping[Any, Reach]):
         self._every = self.xs  # Also those that a part of the report leaves out.
         self._lines = Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}
-        self._found = {key: Surveyed(home[x], x, self._lines) for key, x in asked.xs.items()}
+        self._reaches = {key: Surveyed(home[x], x, self._lines) for key, x in asked.xs.items()}
         self._ruled: dict[Graph, set[Operation]] = {}
-        for key, reach in self._found.items():
+        for key, reach in self._reaches.items():
             reach.magnitude = None if measured is None else measured.of.get(label(key))
 
     # ------------------------------------------------------------------------------------- reading
@@ -81,18 +81,18 @@ class Reaches(Mapping[Any, Reach]):
             key = key.as_output()
         if isinstance(key, (dict, list, tuple)):
             return self._part([self._key(leaf) for leaf in flatten(key)[0]])
-        found = self._key(key, missing=None)
-        if found is not None:
-            return self._found[found]
-        named = set(called(key, map(label, self._found))) if isinstance(key, str) else ()
-        below = [k for k in self._found if label(k) in named]
-        return self._part(below) if below else self._found[self._key(key)]
+        asked_key = self._key(key, missing=None)
+        if asked_key is not None:
+            return self._reaches[asked_key]
+        named = set(called(key, map(label, self._reaches))) if isinstance(key, str) else ()
+        below = [k for k in self._reaches if label(k) in named]
+        return self._part(below) if below else self._reaches[self._key(key)]
 
     def _key(self, key: object, **otherwise: object) -> Any:
         """The key as it was asked about; else *missing* if that is given, or a KeyError."""
         if isinstance(key, Operation):
             key = key.as_output()
-        if isinstance(key, (str, Output)) and key in self._found:
+        if isinstance(key, (str, Output)) and key in self._reaches:
             return key
         if isinstance(key, str):
             named = self._by_name.get(key)
@@ -100,60 +100,62 @@ class Reaches(Mapping[Any, Reach]):
                 return named
         if "missing" in otherwise:
             return otherwise["missing"]
-        known = list(map(label, self._found))
-        close = difflib.get_close_matches(label(key), known, 3)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it knows {some(known)}"
+        labels = list(map(label, self._reaches))
+        close = difflib.get_close_matches(label(key), labels, 3)
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it knows {some(labels)}"
         raise KeyError(f"explain was not asked about {label(key)}; {hint}")
 
     @cached_property
     def _by_name(self) -> dict[str, Any]:
         """Keys by the names of their tensors, and of operations with a single output."""
-        found: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         for key, x in self._asked.xs.items():
-            found.setdefault(x.name, key)
+            by_name.setdefault(x.name, key)
             if len(x.op.outputs) == 1:
-                found.setdefault(x.op.name, key)
-        return found
+                by_name.setdefault(x.op.name, key)
+        return by_name
 
     def _part(self, keys: Sequence[Any]) -> Self:
         part = type(self).__new__(type(self))
         part.__dict__.update({k: v for k, v in self.__dict__.items() if k not in _DERIVED})
-        part._found = {key: self._found[key] for key in keys}
+        part._reaches = {key: self._reaches[key] for key in keys}
         part.xs = {label(key): self._asked.xs[key] for key in keys}
-        part.noted = tuple(one for one in self.noted if not one.keys or any(k in part.xs for k in one.keys))
+        part.noted = tuple(
+            finding for finding in self.noted if not finding.keys or any(k in part.xs for k in finding.keys)
+        )
         return part
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._found)
+        return iter(self._reaches)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._reaches)
 
     @property
     def magnitudes(self) -> dict[str, Magnitude]:
         """How large the gradients are that arrived, by the tensors' names, as far as that was measured."""
-        found = {label(key): reach.magnitude for key, reach in self._found.items()}
-        return {name: one for name, one in found.items() if one is not None}
+        by_label = {label(key): reach.magnitude for key, reach in self._reaches.items()}
+        return {name: magnitude for name, magnitude in by_label.items() if magnitude is not None}
 
     @property
     def updates(self) -> dict[str, Update]:
         """What one update of the user's optimizer does, by the tensors' names, as far as that is known."""
-        found = {label(key): reach.update for key, reach in self._found.items()}
-        return {name: one for name, one in found.items() if one is not None}
+        by_label = {label(key): reach.update for key, reach in self._reaches.items()}
+        return {name: update for name, update in by_label.items() if update is not None}
 
     def with_steps(self, steps: Mapping[str, Step]) -> Self:
         """The same, with what updates did to tensors, by their names."""
-        for key, reach in self._found.items():
+        for key, reach in self._reaches.items():
             step = steps.get(label(key))
             if step is not None:
                 reach.update = update_of(step, reach.arrives)
-        return self._part(list(self._found))
+        return self._part(list(self._reaches))
 
     @property
     def status(self) -> str:
         """The status of all tensors; ``"mixed"`` if they differ."""
-        found = {reach.status for reach in self._found.values()}
-        return found.pop() if len(found) == 1 else "mixed"
+        statuses = {reach.status for reach in self._reaches.values()}
+        return statuses.pop() if len(statuses) == 1 else "mixed"
 
     # ------------------------------------------------------------------------------------- answers
 
@@ -165,7 +167,7 @@ class Reaches(Mapping[Any, Reach]):
         cuts keep it from; nor does anything for frozen ones.
         """
         groups: dict[tuple[Status, bool, bool, object], list[Any]] = {}
-        for key, reach in self._found.items():
+        for key, reach in self._reaches.items():
             frozen = self._asked.xs[key] in self.frozen
             alike, discrete = (None, False) if frozen else reach.seen
             if self._asked.xs[key] in self._asked.updated and not reach.arrives:
@@ -187,7 +189,7 @@ class Reaches(Mapping[Any, Reach]):
                 stops.setdefault(op.inputs[0], []).append(op)
             else:
                 used.update(op.inputs)
-        xs = {x for key, x in self._asked.xs.items() if self._found[key].status is Status.STOPPED}
+        xs = {x for key, x in self._asked.xs.items() if self._reaches[key].status is Status.STOPPED}
         return {x: tuple(ops) for x, ops in stops.items() if x in xs and x not in used}
 
     @property
@@ -203,8 +205,8 @@ class Reaches(Mapping[Any, Reach]):
     def freezing(self, story: Story) -> tuple[Operation, ...]:
         """The stops at the lines that froze tensors, as far as these lines are known."""
         recorded = self._asked.recorded
-        found = [op for key in story.keys for op in self.frozen[self._asked.xs[key]]]
-        return tuple([op for op in found if recorded is not None and recorded.frozen[op]])
+        stops = [op for key in story.keys for op in self.frozen[self._asked.xs[key]]]
+        return tuple([op for op in stops if recorded is not None and recorded.frozen[op]])
 
     def is_frozen(self, cut: Cut) -> bool:
         """Whether a cut only says that tensors require no gradient."""
@@ -212,17 +214,17 @@ class Reaches(Mapping[Any, Reach]):
         return recorded is not None and all(op in recorded.frozen for op in cut.operations)
 
     def _story(self, keys: Sequence[Any], frozen: bool) -> Story:
-        first = self._found[keys[0]]
+        first = self._reaches[keys[0]]
         return Story(tuple(keys), first.status, first.is_cut, lambda: self._cuts_of(keys), frozen)
 
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         """All the cuts, each once."""
-        return self._cuts_of(self._found)
+        return self._cuts_of(self._reaches)
 
     def _cuts_of(self, keys: Iterable[Any]) -> tuple[Cut, ...]:
         """All the cuts on the paths to some tensors, each once."""
-        xs = [(reach.survey, reach.x) for reach in [self._found[key] for key in keys]]
+        xs = [(reach.survey, reach.x) for reach in [self._reaches[key] for key in keys]]
         return self._lines.cuts(self._lines.all_places(xs), xs)
 
     def location(self, op: Operation) -> Location | None:
@@ -253,9 +255,9 @@ class Reaches(Mapping[Any, Reach]):
         reach = self[key]
         return open_path(reach.survey, self.ys, reach.x) if reach.arrives else []
 
-    def _told(self, places: Sequence[Place], keys: Sequence[Any]) -> tuple[Cut, ...]:
-        found = [self._found[key] for key in keys]
-        return self._lines.cuts(places, [(reach.survey, reach.x) for reach in found])
+    def _cuts_at(self, places: Sequence[Place], keys: Sequence[Any]) -> tuple[Cut, ...]:
+        reaches = [self._reaches[key] for key in keys]
+        return self._lines.cuts(places, [(reach.survey, reach.x) for reach in reaches])
 
     @cached_property
     def gates(self) -> tuple[GateUse, ...]:
@@ -269,7 +271,7 @@ class Reaches(Mapping[Any, Reach]):
         wholly = self._asked.is_function and not self._asked.recorded
         left = untaken(self.graph, above) if wholly else ()
         cut_by = functools.cache(self._cut_by)
-        found = []
+        uses = []
         for op in dict.fromkeys(op for op in (*with_bodies(above), *left) if may_end_paths(op)):
             walls: dict[Survey, list[int]] = {}
             works = False
@@ -279,24 +281,24 @@ class Reaches(Mapping[Any, Reach]):
             alike = tuple([(survey, survey.hidden.alike(some)) for survey, some in walls.items()])
             cuts = functools.partial(cut_by, alike)
             why = "" if works else self._why_idle(op, any(cuts()))
-            found.append(GateUse(op, cuts, why))
-        return tuple(found)
+            uses.append(GateUse(op, cuts, why))
+        return tuple(uses)
 
     def _cut_by(self, walls: Sequence[tuple[Survey, Iterable[int]]]) -> tuple[Names, Names]:
         """The tensors behind a gate that no gradient reaches, and those that one reaches by other paths."""
         xs = [survey.xs[k] for survey, nodes in walls for k in survey.hidden.tensors(nodes)]
         fully, partly = list[str](), list[str]()
         for _, key in sorted([pair for x in xs for pair in self._keys.get(x, ())]):
-            (partly if self._found[key].arrives else fully).append(label(key))
+            (partly if self._reaches[key].arrives else fully).append(label(key))
         return tuple(fully), tuple(partly)
 
     @cached_property
     def _keys(self) -> dict[Output, list[tuple[int, Any]]]:
         """The keys of each tensor, with their positions."""
-        found: dict[Output, list[tuple[int, Any]]] = {}
-        for position, (key, reach) in enumerate(self._found.items()):
-            found.setdefault(reach.x, []).append((position, key))
-        return found
+        keys: dict[Output, list[tuple[int, Any]]] = {}
+        for position, (key, reach) in enumerate(self._reaches.items()):
+            keys.setdefault(reach.x, []).append((position, key))
+        return keys
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
         rules, passes = op.definition.rules, op.definition.passes or 0
@@ -333,15 +335,15 @@ class Reaches(Mapping[Any, Reach]):
         return "every path to it is cut before"
 
     def _within_rules(self, graph: Graph) -> set[Operation]:
-        known = self._ruled.get(graph)
-        if known is None:
-            known = self._ruled[graph] = within_rules(graph)
-        return known
+        within = self._ruled.get(graph)
+        if within is None:
+            within = self._ruled[graph] = within_rules(graph)
+        return within
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
-        found = []
+        findings = []
         for story in self.stories:
             # Tensors without gradients, such as labels, are no findings.
             keys = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
@@ -352,12 +354,12 @@ class Reaches(Mapping[Any, Reach]):
                     operations = self.freezing(story) or operations
                 word = f"{FROZEN}, {self.requires}" if story.frozen else str(story.status)
                 message = f"{word}: {names(keys, self.xs)}"
-                found.append(
+                findings.append(
                     Finding(str(story.status), message, operations, tuple(keys), frozen=story.frozen)
                 )
-        found += self._about_updates()
-        found += [*self.idle_lines, *self.compared, *findings_of(self.troubles, self.magnitudes)]
-        return (*found, *self.noted)
+        findings += self._about_updates()
+        findings += [*self.idle_lines, *self.compared, *findings_of(self.troubles, self.magnitudes)]
+        return (*findings, *self.noted)
 
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
@@ -372,7 +374,7 @@ class Reaches(Mapping[Any, Reach]):
 
     def _about_updates(self) -> Iterator[Finding]:
         """The tensors that an update moves although it should have nothing to move them by."""
-        by_name = {label(key): reach for key, reach in self._found.items()}
+        by_name = {label(key): reach for key, reach in self._reaches.items()}
         for kind, message, keys in problems_in(self.updates, lambda name: by_name[name].arrives):
             cuts = [cut for name in keys if not by_name[name].arrives for cut in by_name[name].cuts]
             operations = tuple(dict.fromkeys(op for cut in cuts for op in cut.operations))
@@ -381,7 +383,7 @@ class Reaches(Mapping[Any, Reach]):
     @cached_property
     def idle_lines(self) -> tuple[Finding, ...]:
         """The lines with stops that do nothing, and that a reader should look at."""
-        found = []
+        findings = []
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             lines.setdefault((*self.line(gate.operation), gate.operation.type), []).append(gate)
@@ -390,8 +392,8 @@ class Reaches(Mapping[Any, Reach]):
             stops = tuple([gate.operation for gate in gates if gate.operation in idle])
             if stops and all(gate.idle for gate in gates):
                 why = idle[stops[0]]
-                found.append(Finding("idle", f"this stop does nothing: {why}", stops, (), why))
-        return tuple(found)
+                findings.append(Finding("idle", f"this stop does nothing: {why}", stops, (), why))
+        return tuple(findings)
 
     @cached_property
     def troubles(self) -> tuple[Trouble, ...]:
@@ -426,8 +428,8 @@ class Reaches(Mapping[Any, Reach]):
             return False
         if gate.why_idle == _APART or op in recorded.frozen or op in recorded.unwritten:
             return True
-        seen, behind = self._but_by_updates
-        return op not in seen or behind.get(op) == {True}
+        leading, behind = self._but_by_updates
+        return op not in leading or behind.get(op) == {True}
 
     @cached_property
     def _but_by_updates(self) -> tuple[set[Operation], dict[Operation, set[bool]]]:
@@ -439,20 +441,20 @@ class Reaches(Mapping[Any, Reach]):
         """
         updates = set(self._asked.recorded.updates) if self._asked.recorded is not None else set()
         above = self.graph.subgraph_to(self.ys)
-        seen = {y.op for y in self.ys}
+        leading = {y.op for y in self.ys}
         for op in reversed(above):
-            if op in seen:
-                seen.update(x.op for x in (op.inputs[:1] if op in updates else op.inputs))
+            if op in leading:
+                leading.update(x.op for x in (op.inputs[:1] if op in updates else op.inputs))
         behind: dict[Operation, set[bool]] = {}
         for x in self._asked.xs.values():
             if x.type.differentiable:
                 behind.setdefault(x.op, set()).add(x in self.frozen)
         for op in above:
             inputs = op.inputs[:1] if op in updates else op.inputs
-            found = behind.get(op, set()).union(*[behind[x.op] for x in inputs if x.op in behind])
-            if found:
-                behind[op] = found
-        return seen, behind
+            sides = behind.get(op, set()).union(*[behind[x.op] for x in inputs if x.op in behind])
+            if sides:
+                behind[op] = sides
+        return leading, behind
 
     def marks(self) -> dict[Operation, str]:
         """A mark for each operation from which ys are computed.
@@ -470,19 +472,18 @@ class Reaches(Mapping[Any, Reach]):
         idle = {gate.operation for gate in self.idle if not gate.cuts}
         marks: dict[Operation, str] = {}
         for op in self.graph.subgraph_to(self.ys):
-            seen = [survey.mark(op) for survey in self._surveys]
+            by_survey = [survey.mark(op) for survey in self._surveys]
             if op in cutting:
                 marks[op] = "cut"
-            elif op in idle and not any(mark.passes for mark in seen):
+            elif op in idle and not any(mark.passes for mark in by_survey):
                 marks[op] = "idle"
             else:
-                marks[op] = best_of(seen)
+                marks[op] = best_of(by_survey)
         return marks
 
     def __repr__(self) -> str:
-        return (
-            f"<{type(self).__name__} {', '.join(f'{label(k)}: {v.status}' for k, v in self._found.items())}>"
-        )
+        statuses = ", ".join(f"{label(key)}: {reach.status}" for key, reach in self._reaches.items())
+        return f"<{type(self).__name__} {statuses}>"
 
 
 FROZEN = "frozen"

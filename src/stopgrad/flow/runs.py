@@ -51,15 +51,15 @@ def in_runs(wire: Wire, once: Sequence[Reached], asked: Way | None = None) -> li
     if wire.skipped:
         once = [run.joined(idle) for run, idle in zip(once, none, strict=True)]
     feeding = Feeding(wire.feedback)
-    found = repeated(list(once), none, wire.runs, feeding)
+    reached = repeated(list(once), none, wire.runs, feeding)
     if asked is not None and wire.runs != 0:
         # The last condition that is evaluated may come before any of the runs.
         dark = _in_the_dark(asked)
         last = [dark if _changes(wire, m) else Reached() for m in range(len(once))]
         before = repeated(list(once), none, None if wire.runs is None else wire.runs - 1, feeding)
-        found = [run.joined(other) for run, other in zip(feeding(last, before), found, strict=True)]
-    known: dict[Sets, Behind] = {}  # Many walls and results have the same behind them.
-    return [_way(run, known) for run in found]
+        reached = [run.joined(other) for run, other in zip(feeding(last, before), reached, strict=True)]
+    memo: dict[Sets, Behind] = {}  # Many walls and results have the same behind them.
+    return [_way(run, memo) for run in reached]
 
 
 def _itself(wire: Wire, k: int) -> Reached:
@@ -83,39 +83,39 @@ class Feeding:
         self._fed = sum(1 << k for k in self._by)
 
     def __call__(self, later: Sequence[Reached], earlier: Sequence[Reached]) -> list[Reached]:
-        known: dict[tuple[int, int], int] = {}
+        memo: dict[tuple[int, int], int] = {}
         before: dict[int, Reached] = {}  # By what is fed, for results often have the same.
 
         def fed(bits: int, level: int) -> int:
-            found = known.get((bits, level))
-            if found is None:
-                found = bits & ~self._fed
+            total = memo.get((bits, level))
+            if total is None:
+                total = bits & ~self._fed
                 for k in _positions(bits & self._fed):
-                    found |= earlier[self._by[k]].levels[level]
-                known[bits, level] = found
-            return found
+                    total |= earlier[self._by[k]].levels[level]
+                memo[bits, level] = total
+            return total
 
         def all_fed(sets: Sets) -> Sets:
             return tuple([fed(bits, level) for level, bits in enumerate(sets)])
 
         def seen_through(bits: int) -> Reached:
-            found = before.get(bits)
-            if found is None:
-                found = Reached()
+            reached = before.get(bits)
+            if reached is None:
+                reached = Reached()
                 for k in _positions(bits):
-                    found = found.joined(earlier[self._by[k]])
-                before[bits] = found
-            return found
+                    reached = reached.joined(earlier[self._by[k]])
+                before[bits] = reached
+            return reached
 
-        made = []
+        results = []
         for m, run in enumerate(later):
             behind = seen_through(run.seen & self._fed)
             walls = {wall: all_fed(sets) for wall, sets in run.walls.items()}
             through = Reached(all_fed(run.levels), run.dark & ~self._fed | behind.dark, walls)
             through = through.joined(Reached(walls=behind.walls))
             # What is no carry collects the results of all runs.
-            made.append(through if m in self._feedback else through.joined(earlier[m]))
-        return made
+            results.append(through if m in self._feedback else through.joined(earlier[m]))
+        return results
 
 
 def _only_blind(bits: int) -> Sets:
@@ -142,19 +142,19 @@ def _in_the_dark(way: Way) -> Reached:
     return Reached(_only_blind(sum(1 << k for k, _ in way.inputs)), sum(1 << k for k in way.dark), walls)
 
 
-def _way(run: Reached, known: dict[Sets, Behind]) -> Way:
-    walls = [(wall, _behind(sets, known)) for wall, sets in run.walls.items() if sets[-1]]
-    return Way(_behind(run.levels, known), set(_positions(run.dark)), walls)
+def _way(run: Reached, memo: dict[Sets, Behind]) -> Way:
+    walls = [(wall, _best_levels(sets, memo)) for wall, sets in run.walls.items() if sets[-1]]
+    return Way(_best_levels(run.levels, memo), set(_positions(run.dark)), walls)
 
 
-def _behind(sets: Sets, known: dict[Sets, Behind]) -> Behind:
+def _best_levels(sets: Sets, memo: dict[Sets, Behind]) -> Behind:
     """The parameters, each with its best level."""
-    found = known.get(sets)
-    if found is None:
+    behind = memo.get(sets)
+    if behind is None:
         better = 0
         levels = []
         for level, bits in enumerate(sets):
             levels += [(k, level) for k in _positions(bits & ~better)]
             better |= bits
-        found = known[sets] = levels
-    return found
+        behind = memo[sets] = levels
+    return behind

@@ -43,12 +43,12 @@ def _kinds(graph: Graph) -> list[tuple[str, int]]:
 
 def _inputs(graph: Graph) -> Iterator[Part]:
     """The placeholders and parameters of a graph."""
-    found = [op for op in graph.operations if op.definition in (Placeholder, Parameter)]
-    rows = [(op.type.lower(), op.name, repr(op.outputs[0].type)) for op in found[:ROWS]]
+    operations = [op for op in graph.operations if op.definition in (Placeholder, Parameter)]
+    rows = [(op.type.lower(), op.name, repr(op.outputs[0].type)) for op in operations[:ROWS]]
     if rows:
         yield _table(rows, "<<<")
-    if len(found) > ROWS:
-        yield Paragraph(f"and {number(len(found) - ROWS)} more")
+    if len(operations) > ROWS:
+        yield Paragraph(f"and {number(len(operations) - ROWS)} more")
 
 
 def _table(rows: Sequence[Sequence[str]], align: str) -> Table:

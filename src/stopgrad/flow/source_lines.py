@@ -70,23 +70,27 @@ def source_line(locations: Location | Iterable[Location | None] | None, width: i
     Returns:
         The line, cut around the first expression if it is too long; None if the source cannot be read.
     """
-    given = [locations] if isinstance(locations, Location) else [one for one in locations or () if one]
-    if not given:
+    places = (
+        [locations]
+        if isinstance(locations, Location)
+        else [location for location in locations or () if location]
+    )
+    if not places:
         return None
-    first = given[0]
-    here = [one for one in given if (one.file, one.line) == (first.file, first.line)]
+    first = places[0]
+    here = [location for location in places if (location.file, location.line) == (first.file, first.line)]
     if first._source is not None:  # The graph came from a file: here, another file may have that name.
         text, spans = first._source, [(0, len(first._source))] if first._source else []
     else:
         text = linecache.getline(first.file, first.line).rstrip()
-        spans = _united([span for span in [_span(one, text) for one in here] if span])
+        spans = _united([span for span in [_span(location, text) for location in here] if span])
     if not text.strip() or not text.replace("\t", "").isprintable():
         return None  # Unprintable characters would shift the underlines, or move the cursor.
     text, spans = _without_tabs(text, spans)
     indent = len(text) - len(text.lstrip())
     text, spans = text[indent:], [(max(0, start - indent), end - indent) for start, end in spans]
     if (
-        any(one.end_line is not None and one.end_line > one.line for one in here)
+        any(location.end_line is not None and location.end_line > location.line for location in here)
         and spans
         and not _block(text)
     ):
@@ -96,8 +100,8 @@ def source_line(locations: Location | Iterable[Location | None] | None, width: i
 
 def excerpt(locations: Location | Iterable[Location | None] | None, width: int = 80) -> list[str]:
     """The lines of :func:`source_line`; empty if the source cannot be read."""
-    found = source_line(locations, width)
-    return [] if found is None else found.lines()
+    line = source_line(locations, width)
+    return [] if line is None else line.lines()
 
 
 def shown_file(file: str) -> str:
@@ -150,10 +154,10 @@ def _characters(line: str, column: int) -> int:
 
 def _span(location: Location, text: str) -> tuple[int, int] | None:
     """The span of an expression in its first line; None if it is unknown, or the file has changed."""
-    found = character_columns(location)
-    if found is None:
+    span = character_columns(location)
+    if span is None:
         return None
-    start, end = found
+    start, end = span
     if location.end_line is not None and location.end_line > location.line:
         block = _block(text)
         start, end = block.span(1) if block else (start, len(text))
@@ -167,13 +171,13 @@ def _block(text: str) -> re.Match[str] | None:
 
 def _united(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Spans in order, with overlapping ones united."""
-    found: list[tuple[int, int]] = []
+    united: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start < found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if united and start < united[-1][1]:
+            united[-1] = united[-1][0], max(end, united[-1][1])
         else:
-            found.append((start, end))
-    return found
+            united.append((start, end))
+    return united
 
 
 def _without_tabs(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:

@@ -30,9 +30,9 @@ class Spot:
 
     def __init__(self, report: Reaches, cut: Cut) -> None:
         self.cuts = [cut]
-        at = report.location(cut.operation)
-        self.cause = cause = None if at is None else at.cause
-        self._helpers = [] if at is None or at is cause else [at]
+        location = report.location(cut.operation)
+        self.cause = cause = None if location is None else location.cause
+        self._helpers = [] if location is None or location is cause else [location]
         self.key: Place = report.spot(cut)
 
     def add(self, other: Spot) -> None:
@@ -64,13 +64,13 @@ class Spot:
         for cut in self.cuts:
             reason = _reason(cut)
             reasons[reason] = reasons.get(reason, 0) + cut.uses
-        told = [
-            f"{why} ({counted(uses, 'use')}){made}" if counting and uses > 1 else why + made
-            for (why, made), uses in reasons.items()
+        texts = [
+            f"{why} ({counted(uses, 'use')}){suffix}" if counting and uses > 1 else why + suffix
+            for (why, suffix), uses in reasons.items()
         ]
-        return listed(told if len(told) <= PLACES + 1 else [*told[:PLACES], "others"])
+        return listed(texts if len(texts) <= PLACES + 1 else [*texts[:PLACES], "others"])
 
-    def told(self, counting: bool = True) -> list[Piece]:
+    def pieces(self, counting: bool = True) -> list[Piece]:
         """The same, and where in a helper."""
         return [self.reasons(counting), *self.helpers]
 
@@ -82,20 +82,20 @@ class Spot:
 
 def source_of(report: Reaches, operations: Sequence[Operation], style: str) -> Excerpt:
     """The line of source that operations come from, with the expressions underlined."""
-    found = dict.fromkeys(map(report.location, operations))
-    return Excerpt([None if at is None else at.cause for at in found], style)
+    locations = dict.fromkeys(map(report.location, operations))
+    return Excerpt([None if location is None else location.cause for location in locations], style)
 
 
 def spots_of(report: Reaches, cuts: Iterable[Cut]) -> list[Spot]:
     """The lines at which cuts are, each once."""
-    found: dict[object, Spot] = {}
+    by_line: dict[object, Spot] = {}
     for cut in cuts:
         spot = Spot(report, cut)
-        if spot.key in found:
-            found[spot.key].add(spot)
+        if spot.key in by_line:
+            by_line[spot.key].add(spot)
         else:
-            found[spot.key] = spot
-    return list(found.values())
+            by_line[spot.key] = spot
+    return list(by_line.values())
 
 
 def at(spots: Sequence[Spot], reasons: Collection[object] | None = (), most: int = PLACES) -> list[Piece]:
@@ -105,8 +105,8 @@ def at(spots: Sequence[Spot], reasons: Collection[object] | None = (), most: int
         for spot in spots
     ]
     if len(set(after)) == 1:
-        return [*_named([(spot.where, "") for spot in spots], most), after[0]]
-    return _named([(spot.where, why) for spot, why in zip(spots, after, strict=True)], most)
+        return [*_with_files([(spot.where, "") for spot in spots], most), after[0]]
+    return _with_files([(spot.where, why) for spot, why in zip(spots, after, strict=True)], most)
 
 
 def as_text(pieces: Iterable[Piece]) -> str:
@@ -117,23 +117,25 @@ def as_text(pieces: Iterable[Piece]) -> str:
 
 def at_places(locations: Iterable[Location], most: int = PLACES) -> list[Piece]:
     """Where these lines are, each once, and each file once."""
-    return _named([(one, "") for one in {place(one): one for one in locations}.values()], most)
+    return _with_files(
+        [(location, "") for location in {place(location): location for location in locations}.values()], most
+    )
 
 
-def _named(places: Sequence[tuple[Location | str, str]], most: int) -> list[Piece]:
+def _with_files(places: Sequence[tuple[Location | str, str]], most: int) -> list[Piece]:
     files: dict[str, list[tuple[Location | str, str]]] = {}
     for where, more in places:
         file = where if isinstance(where, str) else shown_file(where.file)
         files.setdefault(file, []).append((where, more))
-    told: list[list[Piece]] = []
+    lines: list[list[Piece]] = []
     for together in files.values():
         for i, (where, more) in enumerate(together):
-            told.append([f":{where.line}" if i and not isinstance(where, str) else (where, ""), more])
-    if len(told) > most + 1:
-        told[most:] = [[counted(len(told) - most, "more line")]]
+            lines.append([f":{where.line}" if i and not isinstance(where, str) else (where, ""), more])
+    if len(lines) > most + 1:
+        lines[most:] = [[counted(len(lines) - most, "more line")]]
     joined: list[Piece] = []
-    for i, pieces in enumerate(told):
-        joined += [", " if i < len(told) - 1 else " and "] if i else []
+    for i, pieces in enumerate(lines):
+        joined += [", " if i < len(lines) - 1 else " and "] if i else []
         joined += pieces
     return joined
 
@@ -144,7 +146,7 @@ def _reason(cut: Cut) -> tuple[str, str]:
     reason = cut.reason.removesuffix(", where its condition holds") if cut.switched else cut.reason
     origin = cut.operation.origin
     if origin is None:
-        made = ""
+        suffix = ""
     else:
-        made = ", in the gradient of this line" if cut.location else f", in the gradient of {origin.type}"
-    return f"{reason}{switched}", made
+        suffix = ", in the gradient of this line" if cut.location else f", in the gradient of {origin.type}"
+    return f"{reason}{switched}", suffix

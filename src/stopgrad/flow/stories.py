@@ -36,14 +36,14 @@ WIDTH = 80
 def parts_of(report: Reaches, width: int) -> Iterator[Part]:
     """The parts of the whole report."""
     yield Paragraph((summary_of(report), STRONG))
-    told = _Told(report, width)
-    yield from told.stories()
+    text = _Text(report, width)
+    yield from text.stories()
     yield from magnitudes.parts_of(
         report.troubles, report.magnitudes, report.xs, width, partial(source_of, report)
     )
     yield from updates.parts_of(report.updates, report.xs, width)
-    yield from told.idle()
-    yield from told.noted()
+    yield from text.idle()
+    yield from text.noted()
 
 
 def notices_of(report: Reaches) -> Iterator[Notice]:
@@ -51,7 +51,7 @@ def notices_of(report: Reaches) -> Iterator[Notice]:
     for finding in report.findings:
         level = "note" if finding.frozen or finding in report.noted else "warning"
         operations = finding.operations[:1] if finding.frozen else finding.operations
-        locations = [at for at in map(report.location, operations) if at is not None]
+        locations = [location for location in map(report.location, operations) if location is not None]
         inside = [] if finding.frozen else [at for at in locations if at.own is not at]
         message = f"{finding.message}, in {as_text(at_places(inside))}" if inside else finding.message
         yield from at_lines(level, finding.kind, message, locations)
@@ -59,7 +59,7 @@ def notices_of(report: Reaches) -> Iterator[Notice]:
 
 def stories_of(report: Reaches) -> str:
     """Only the tensors of a report, with what cuts their paths, for messages."""
-    return text_of(_Told(report, WIDTH).stories(), WIDTH)
+    return text_of(_Text(report, WIDTH).stories(), WIDTH)
 
 
 def summary_of(report: Reaches) -> str:
@@ -67,17 +67,21 @@ def summary_of(report: Reaches) -> str:
     of = of_what(report)
     if not report:
         return f"Gradients{of}: nothing was asked about."
-    found = list(zip(report.xs.items(), report.values(), strict=True))
+    reaches = list(zip(report.xs.items(), report.values(), strict=True))
     # Labels and positions among the arguments have no gradients.
-    floats = [one for one in found if one[0][1].type.differentiable]
-    able = [one for one in floats if one[1].arrives or not report.is_updated(one[0][0])] or floats or found
+    floats = [entry for entry in reaches if entry[0][1].type.differentiable]
+    able = (
+        [entry for entry in floats if entry[1].arrives or not report.is_updated(entry[0][0])]
+        or floats
+        or reaches
+    )
     statuses = Counter(FROZEN if x in report.frozen else str(reach.status) for (_, x), reach in able)
     total, reached = len(able), sum(statuses[status] for status in ARRIVES)
     partly = statuses[Status.PARTLY_STOPPED]
-    kinds = {x.dtype.name == "bool" for (_, x), _ in found if not x.type.differentiable}
+    kinds = {x.dtype.name == "bool" for (_, x), _ in reaches if not x.type.differentiable}
     kind = "booleans" if kinds == {True} else "integers" if kinds == {False} else "integers and booleans"
     aside = [f"{number(len(floats) - total)} that the function updates"] if len(floats) > total else []
-    aside += [f"{number(len(found) - len(floats))} of {kind}"] if kinds and floats else []
+    aside += [f"{number(len(reaches) - len(floats))} of {kind}"] if kinds and floats else []
     stepped = updates.in_short(report.updates)
     if total == 1:
         name, (status,) = plain(able[0][0][0]), statuses
@@ -113,7 +117,7 @@ def of_what(report: Reaches) -> str:
     )
 
 
-class _Told:
+class _Text:
     """Makes the parts of a report, one after the other."""
 
     def __init__(self, report: Reaches, width: int) -> None:
@@ -138,10 +142,10 @@ class _Told:
         for story in short:
             if not story.frozen:
                 lines.setdefault((story.status, self._why_short(story)), []).extend(story.labels)
-        told = [self._frozen(story) for story in short if story.frozen]
+        headings = [self._frozen(story) for story in short if story.frozen]
         for status, why in sorted(lines, key=lambda key: key[0] is Status.FLOWS):
-            told.append(self._heading(status, lines[status, why], why))
-        for i, line in enumerate(told):
+            headings.append(self._heading(status, lines[status, why], why))
+        for i, line in enumerate(headings):
             yield Section(line, apart=i == 0)
 
     def _carries_none(self, story: Story) -> bool:
@@ -169,7 +173,11 @@ class _Told:
         return Paragraph(
             f"{shown}: ",
             (FROZEN, DIM),
-            *([" at ", *at_places(one.cause for one in froze if one is not None)] if any(froze) else []),
+            *(
+                [" at ", *at_places(location.cause for location in froze if location is not None)]
+                if any(froze)
+                else []
+            ),
             f", {self._report.requires}",
             *(
                 [
@@ -216,13 +224,13 @@ class _Told:
 
     def _spot(self, spot: Spot, story: Story) -> Iterator[Part]:
         """A line at which paths end, with its source, and the effect of removing it."""
-        yield Paragraph((spot.where, STRONG), "  ", *spot.told(), indent=2)
+        yield Paragraph((spot.where, STRONG), "  ", *spot.pieces(), indent=2)
         self._excerpts += 1
         if self._excerpts <= EXCERPTS:
             yield spot.source(self._report, spot.cuts[0].status)
-        told = [] if story.status in ARRIVES or len(spot.cuts) > 1 else self._removed(spot, story)
-        if told:
-            yield Paragraph(*told, indent=9)
+        effect = [] if story.status in ARRIVES or len(spot.cuts) > 1 else self._removed(spot, story)
+        if effect:
+            yield Paragraph(*effect, indent=9)
 
     def _more(self, spots: Sequence[Spot]) -> Iterator[Part]:
         """Further lines at which paths end, without their source."""
@@ -241,15 +249,15 @@ class _Told:
         if not closed:
             return []
         opened = [label for label in story.labels if label in opens]
-        beyond = [one for one in self._report.beyond(cut) if closed.intersection(one.behind)]
-        behind = [one for one in spots_of(self._report, beyond) if one.key != spot.key]
+        beyond = [other for other in self._report.beyond(cut) if closed.intersection(other.behind)]
+        behind = [other for other in spots_of(self._report, beyond) if other.key != spot.key]
         is_ = "is" if len(behind) == 1 else "are"
         why: list[Piece] = [f": behind it {is_} ", *at(behind, None)] if behind else []
         if opened:
-            told = f"without it gradients would reach {names(opened, self._report.xs)} only"
+            effect = f"without it gradients would reach {names(opened, self._report.xs)} only"
         else:
-            told = "removing it alone opens nothing"
-        return [told, *(why or [": other cuts lie behind it"])]
+            effect = "removing it alone opens nothing"
+        return [effect, *(why or [": other cuts lie behind it"])]
 
     def _without_derivative(self, cuts: Sequence[Cut]) -> Iterator[Paragraph]:
         """The paths without derivative to tensors that a gradient reaches by another path.
@@ -262,41 +270,43 @@ class _Told:
             spot = Spot(self._report, cut)
             source = " ".join(spot.cause.source.split()) if spot.cause is not None else ""
             shown = f"  {source if len(source) <= 30 else f'{source[:27]}...'}" if source else ""
-            yield Paragraph(("no derivative: ", DIM), (spot.where, ""), f"{shown}: ", *spot.told(), indent=2)
+            yield Paragraph(
+                ("no derivative: ", DIM), (spot.where, ""), f"{shown}: ", *spot.pieces(), indent=2
+            )
         if len(alone) > CUTS:
             yield Paragraph(f"and {counted(len(alone) - CUTS, 'more line')} without derivative", indent=2)
         if len(discrete) > 1:
             where = at(spots_of(self._report, discrete))
-            told = f"{number(sum(cut.uses for cut in discrete))} comparisons, indices and masks, at "
-            yield Paragraph(("no derivative: ", DIM), told, *where, indent=2)
+            text = f"{number(sum(cut.uses for cut in discrete))} comparisons, indices and masks, at "
+            yield Paragraph(("no derivative: ", DIM), text, *where, indent=2)
 
     def idle(self) -> Iterator[Part]:
         """The text about stops that do nothing; of those in libraries, only where they are."""
-        found = self._report.idle_lines
-        if not found or not len(self._report):
+        findings = self._report.idle_lines
+        if not findings or not len(self._report):
             return
         cutting = {op for cut in self._report.cuts for op in cut.operations}
-        spots = [Spot(self._report, _as_cut(one)) for one in found]
+        spots = [Spot(self._report, _as_cut(finding)) for finding in findings]
         own = [spot for spot in spots if spot.cause is None or not in_library(spot.cause.file)]
         first = own if len(own) <= SHOWN + 1 else own[:SHOWN]
         parts: list[Part] = []
         for spot in first:
-            parts.append(Paragraph((spot.where, STRONG), "  ", *spot.told(counting=False), indent=2))
+            parts.append(Paragraph((spot.where, STRONG), "  ", *spot.pieces(counting=False), indent=2))
             parts += [spot.source(self._report, IDLE)] if spot.operations[0] not in cutting else []
         rest = [spot for spot in spots if spot not in first]
         where = at(rest, None, CUTS) if rest else []
         if first and rest:
             parts.append(Paragraph("and ", *where, indent=2))
-        told = f" {counted(len(found), 'stop')} that {'does' if len(found) == 1 else 'do'} nothing"
-        yield Section(Paragraph(("idle:", IDLE), told, *([] if first else [", at ", *where])), parts)
+        text = f" {counted(len(findings), 'stop')} that {'does' if len(findings) == 1 else 'do'} nothing"
+        yield Section(Paragraph(("idle:", IDLE), text, *([] if first else [", at ", *where])), parts)
 
     def noted(self) -> Iterator[Part]:
         """Comparisons by mistake, and findings from recording importing; what lines share, once."""
         groups: dict[tuple[str, str], list[Finding]] = {}
-        for one in (*self._report.compared, *self._report.noted):
-            groups.setdefault((one.kind, one.message), []).append(one)
-        for i, ((kind, message), found) in enumerate([*groups.items()][:CUTS]):
-            cuts = [_as_cut(one) for one in found if one.operations]
+        for finding in (*self._report.compared, *self._report.noted):
+            groups.setdefault((finding.kind, finding.message), []).append(finding)
+        for i, ((kind, message), findings) in enumerate([*groups.items()][:CUTS]):
+            cuts = [_as_cut(finding) for finding in findings if finding.operations]
             spots = [spot for spot in spots_of(self._report, cuts) if spot.cause is not None]
             where: list[Piece] = [*at(spots), "  "] if spots else []
             helpers = spots[0].helpers if len(spots) == 1 else []

@@ -101,13 +101,13 @@ class Survey:
         reached = from_results(sweep, {y: results.starting(1, y) for y in self._ys}, results)
         leads = to_sources(sweep, self._begin, sources)
         ends = endings(sweep, reached, leads, results, sources)
-        found = openly_behind(sweep, [end.spot for end in ends if removed(end.wall)])
-        return [k for k, x in enumerate(self.xs) if x in self._begin and found[sweep.place(x)]]
+        passed = openly_behind(sweep, [end.spot for end in ends if removed(end.wall)])
+        return [k for k, x in enumerate(self.xs) if x in self._begin and passed[sweep.place(x)]]
 
     def status(self, x: Output) -> Status:
         """Whether a gradient arrives, and if not, why not."""
-        at = self.sweep.place(x)
-        level = len(LEVELS) if at < 0 else self.results.level(self.reached[at], 1)
+        place = self.sweep.place(x)
+        level = len(LEVELS) if place < 0 else self.results.level(self.reached[place], 1)
         if level == len(LEVELS):
             return Status.DISCONNECTED
         if level == OPEN and self.endings and self.hidden.is_cut(self.position(x)):
@@ -116,8 +116,8 @@ class Survey:
 
     def arrives(self, x: Output) -> bool:
         """Whether a gradient arrives."""
-        at = self.sweep.place(x)
-        return at >= 0 and self.results.level(self.reached[at], 1) == OPEN
+        place = self.sweep.place(x)
+        return place >= 0 and self.results.level(self.reached[place], 1) == OPEN
 
     def own_wall(self, x: Output) -> Wall | None:
         """The wall of an x that carries no gradient, which is the tensor itself; None for others."""
@@ -135,11 +135,11 @@ class Survey:
 
     def paths(self, x: Output) -> tuple[int, int]:
         """The number of paths from ys to x, and of those that are cut."""
-        at = self.sweep.place(x)
-        if at < 0:
+        place = self.sweep.place(x)
+        if place < 0:
             return 0, 0
-        every, free = self._counts
-        return every[at], every[at] - free[at]
+        total, free = self._counts
+        return total[place], total[place] - free[place]
 
     @cached_property
     def _counts(self) -> tuple[list[int], list[int]]:
@@ -149,43 +149,43 @@ class Survey:
         once if none does; in operations with bodies both may be so.
         """
         sweep = self.sweep
-        every, free = [0] * sweep.places, [0] * sweep.places
+        total, free = [0] * sweep.places, [0] * sweep.places
         for y in self._ys:
-            every[sweep.place(y)] += 1
+            total[sweep.place(y)] += 1
             free[sweep.place(y)] += y.type.differentiable
         asked = {sweep.place(x) for x in self.xs}
         for op in reversed(sweep.operations):
-            at = sweep.first[op.id]
+            start = sweep.first[op.id]
             ways = sweep.ways.get(op.id)
             for o in range(len(op.outputs)):
-                n, m = every[at + o], free[at + o]
+                n, m = total[start + o], free[start + o]
                 if not n:
                     continue
-                if at + o not in asked:  # The numbers may be large.
-                    every[at + o] = free[at + o] = 0
+                if start + o not in asked:  # The numbers may be large.
+                    total[start + o] = free[start + o] = 0
                 if ways is None:
                     for x in op.inputs:
                         to = sweep.first[x.op.id] + x.index
-                        every[to] += n
+                        total[to] += n
                         free[to] += m
                 else:
-                    walled_off = at + o in self._own
-                    for i, passing, all in _times(self._own.get(at + o, ways[o]), self._unseen):
+                    walled_off = start + o in self._own
+                    for i, passing, all in _times(self._own.get(start + o, ways[o]), self._unseen):
                         to = sweep.place(op.inputs[i])
-                        every[to] += all * n
+                        total[to] += all * n
                         free[to] += 0 if walled_off else passing * m
-        return every, free
+        return total, free
 
     def mark(self, op: Operation) -> Mark:
         """The mark of an operation for the gradient of the xs."""
-        at = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
-        if at < 0:
+        place = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
+        if place < 0:
             return Mark(False, False, False, False, False, False)
-        arrives, leads = self.reached[at], self.leads[at]
-        found = self._mark(arrives, leads)
-        for n in range(at + 1, at + len(op.outputs)):
-            found = Mark(*map(operator.or_, found, self._mark(self.reached[n], self.leads[n])))
-        return found
+        arrives, leads = self.reached[place], self.leads[place]
+        mark = self._mark(arrives, leads)
+        for n in range(place + 1, place + len(op.outputs)):
+            mark = Mark(*map(operator.or_, mark, self._mark(self.reached[n], self.leads[n])))
+        return mark
 
     def _mark(self, reached: int, leads: int) -> Mark:
         """The mark of one output."""
@@ -248,25 +248,25 @@ def surveys(
     some = [op for op in above if op.definition.selective or op.definition.has_bodies]
     groups = by_gates(list(selective_gates(some)), list(dict.fromkeys(xs)))
     sweep = Sweep(above)
-    found = []
+    separate = []
     for acting, group in groups.items():
         survey = Survey(ys, group, stops, above, acting, sweep.where(acting, some))
         if by_library is None or not any(by_library(ending.wall.operation) for ending in survey.endings):
-            found.append(survey)
+            separate.append(survey)
             continue
         arriving = [x for x in group if survey.arrives(x)]
         others = [x for x in group if not survey.arrives(x)]
         if arriving:
-            found.append(Survey(ys, arriving, stops, above, acting, sweep.where(acting, some), by_library))
+            separate.append(Survey(ys, arriving, stops, above, acting, sweep.where(acting, some), by_library))
         if others:
-            found.append(Survey(ys, others, stops, above, acting, sweep.where(acting, some)))
-    return found
+            separate.append(Survey(ys, others, stops, above, acting, sweep.where(acting, some)))
+    return separate
 
 
 def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
     """The operations of a graph from which ys are not computed, and whose results nothing takes."""
-    known = set(above)
-    left = [op for op in graph.operations if op not in known]
+    leading = set(above)
+    left = [op for op in graph.operations if op not in leading]
     taken = {x.op for op in left for x in op.inputs}
     return [op for op in left if op not in taken]
 
@@ -274,13 +274,13 @@ def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
 def within_rules(graph: Graph) -> set[Operation]:
     """The operations whose results are only handed on, by functions with gradients of their own."""
     takers: dict[Operation, bool] = {}
-    found: set[Operation] = set()
+    handing: set[Operation] = set()
     for op in reversed(graph.operations):
         if takers.get(op):
-            found.add(op)
+            handing.add(op)
         for i, x in enumerate(op.inputs):
-            takers[x.op] = takers.get(x.op, True) and (op in found or replaces(op, i))
-    return found
+            takers[x.op] = takers.get(x.op, True) and (op in handing or replaces(op, i))
+    return handing
 
 
 def _settle(graph: Graph, ys: Sequence[Output]) -> None:

@@ -110,14 +110,14 @@ def _verdict(step: Step, arrives: bool) -> tuple[str, str]:
 
 
 def _without(step: Step, arrives: bool) -> str:
-    told = []
+    reasons = []
     if arrives and step.handed:
-        told.append("its gradient is exactly 0 on these values")
+        reasons.append("its gradient is exactly 0 on these values")
     elif arrives:
-        told.append("the gradient function leaves its gradient out")
+        reasons.append("the gradient function leaves its gradient out")
     if step.factor is not None and 0 < step.factor < 1:
-        told.append(f"each element becomes {step.factor:.6g} of itself, as weight decay makes it")
-    return _joined(*told)
+        reasons.append(f"each element becomes {step.factor:.6g} of itself, as weight decay makes it")
+    return _joined(*reasons)
 
 
 def _joined(*parts: str) -> str:
@@ -166,11 +166,11 @@ class Comparing:
     def found(self, raw: Iterable[str] = ()) -> dict[str, Step]:
         """What was compared, by name; without an update, only what was handed on."""
         untreated = set(raw)
-        found = {}
+        steps = {}
         for name in self._before:
             size = self._sizes.get(name)
             moved, at, factor = self._moved.get(name, (0.0, 0, None))
-            found[name] = Step(
+            steps[name] = Step(
                 name in self._sizes,
                 size,
                 moved if self.steps else None,
@@ -180,7 +180,7 @@ class Comparing:
                 name in untreated,
                 self._why.get(name, ""),
             )
-        return found
+        return steps
 
 
 def largest(x: Any) -> float:
@@ -225,12 +225,12 @@ def _wide(x: Any) -> Any:
 def in_short(updates: Mapping[str, Update]) -> str:
     """What is wrong, as the last part of a summary; empty if nothing is."""
     counts = {verdict: _count(updates, verdict) for verdict in (WITHOUT, RAW)}
-    told = []
+    clauses = []
     for verdict, count in counts.items():
         if count:
             verb = verdict if count == 1 else verdict.replace("moves", "move").replace("its", "their")
-            told.append(f"{number(count)} {verb}")
-    return listed(told) if told else ""
+            clauses.append(f"{number(count)} {verb}")
+    return listed(clauses) if clauses else ""
 
 
 def _count(updates: Mapping[str, Update], verdict: str) -> int:
@@ -248,8 +248,8 @@ def parts_of(updates: Mapping[str, Update], every: Iterable[str], width: int) ->
     every, lines = list(every), list[Part]()
     for verdict, why in sorted(groups, key=lambda group: VERDICTS.index(group[0])):
         shown = names(groups[verdict, why], every, width - len(verdict) - 6)
-        told = f" ({why})" if why else ""
-        lines.append(Paragraph((f"{verdict}:", _STYLES.get(verdict, DIM)), f" {shown}{told}", indent=2))
+        reason = f" ({why})" if why else ""
+        lines.append(Paragraph((f"{verdict}:", _STYLES.get(verdict, DIM)), f" {shown}{reason}", indent=2))
     title = {0: "the gradient function:", 1: "one update:"}.get(steps, f"{steps} updates:")
     yield Section(Paragraph((title, DIM)), lines)
 

@@ -61,7 +61,7 @@ def may_end_paths(op: Operation) -> bool:
 def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all) -> list[Way]:
     """For each output of an operation, its way to the inputs."""
     definition = op.definition
-    found = [_Found(removed) for _ in op.outputs]
+    ways = [_WayBuilder(removed) for _ in op.outputs]
     wired: set[int] = set()
     wires = list(definition.wires(op)) if definition.has_bodies else []
     if wires:
@@ -69,8 +69,8 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
             wired.update(wire.operands)
             for result, output in zip(_through(wire, acting, removed), wire.outputs, strict=True):
                 if output is not None:
-                    found[output].add_body(result, wire.operands)
-        _refuse(op, wired, found)
+                    ways[output].add_body(result, wire.operands)
+        _refuse(op, wired, ways)
     barriers = {i: _barrier(op, i, acting) for i in range(len(op.inputs)) if i not in wired}
     dependence = _dependence(op, barriers, acting) if definition.tells_apart else None
     settled = _settled(op, wires) if definition.alternatives else ()
@@ -79,18 +79,18 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
             continue
         for o, y in enumerate(op.outputs):
             if o not in settled and (dependence is None or i in dependence[o]):
-                found[o].add(op, i, y, barrier, acting)
-    return [way.done() for way in found]
+                ways[o].add(op, i, y, barrier, acting)
+    return [way.done() for way in ways]
 
 
 def _settled(op: Operation, wires: Sequence[Wire]) -> set[int]:
     """The outputs that are the same whichever body runs: an operand that all of them return."""
     returned: list[set[Output | None]] = [set() for _ in op.outputs]
     for wire in wires:
-        given = {x: op.inputs[i] for x, i in zip(wire.body.inputs, wire.operands, strict=True)}
+        operands = {x: op.inputs[i] for x, i in zip(wire.body.inputs, wire.operands, strict=True)}
         for y, output in zip(wire.body.outputs, wire.outputs, strict=True):
             if output is not None:
-                returned[output].add(None if y is None else given.get(y))
+                returned[output].add(None if y is None else operands.get(y))
     return {o for o, some in enumerate(returned) if len(wires) == 1 or (len(some) == 1 and None not in some)}
 
 
@@ -102,21 +102,21 @@ def _dependence(
     An operation that hands on values tells of inputs with gradients alone. On others an output depends if the
     value that it hands on is computed from them.
     """
-    told, handed = op.definition.dependence(op), op.definition.handed_on(op)
-    if told is None or not handed:
-        return told
+    dependence, handed = op.definition.dependence(op), op.definition.handed_on(op)
+    if dependence is None or not handed:
+        return dependence
     taken = {i: rule for i, rule in barriers.items() if not _apart(rule)}
-    given = dict.fromkeys([op.inputs[i] for i in taken])
-    bits = {x: 1 << k for k, x in enumerate(given)}
+    starts = dict.fromkeys([op.inputs[i] for i in taken])
+    bits = {x: 1 << k for k, x in enumerate(starts)}
     values = [op.inputs[i] for i in handed]
-    sweep, sources = Sweep(needed(values, given), acting, given), Sources(len(given))
+    sweep, sources = Sweep(needed(values, starts), acting, starts), Sources(len(starts))
     leads = to_sources(sweep, {x: sources.starting(bit) for x, bit in bits.items()}, sources)
-    found = []
-    for some, y in zip(told, values, strict=True):
+    depends = []
+    for some, y in zip(dependence, values, strict=True):
         read = sources.behind(leads[sweep.place(y)])
         stopped = [i for i, rule in taken.items() if rule is not None and bits[op.inputs[i]] & read]
-        found.append({*some, *stopped})
-    return found
+        depends.append({*some, *stopped})
+    return depends
 
 
 def _apart(rule: NoGradient | Undefined | None) -> bool:
@@ -129,12 +129,12 @@ def replaces(op: Operation, i: int) -> bool:
     return i in op.definition.handed_on(op) and _apart(_barrier(op, i, NOBODY))
 
 
-def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> None:
+def _refuse(op: Operation, wired: Iterable[int], ways: Sequence[_WayBuilder]) -> None:
     """Put an operation's own wall before its bodies, if its gradient is undefined in any case."""
     refused = next((rule for i in wired if isinstance(rule := op.definition.rule(op, i), Undefined)), None)
     if refused is None:
         return
-    for way, y in zip(found, op.outputs, strict=True):
+    for way, y in zip(ways, op.outputs, strict=True):
         if y.type.differentiable:
             way.wall_off(Wall(op, Status.UNDEFINED, refused.reason(op)))
 
@@ -147,7 +147,7 @@ def _barrier(op: Operation, i: int, acting: Acting) -> NoGradient | Undefined | 
     return rule if isinstance(rule, (NoGradient, Undefined)) else None
 
 
-class _Found:
+class _WayBuilder:
     """A way under construction."""
 
     def __init__(self, removed: Removed) -> None:
@@ -240,12 +240,12 @@ class Sweep:
         removed: Removed = keep_all,
     ) -> None:
         self.operations = operations
-        given = {x.op: None for x in sources}
-        size = max([op.id for op in (*operations, *given)], default=-1) + 1
+        starts = {x.op: None for x in sources}
+        size = max([op.id for op in (*operations, *starts)], default=-1) + 1
         self.first = first = [-1] * size
         self.ways: dict[int, list[Way]] = {}
         count = 0
-        for op in given:
+        for op in starts:
             if first[op.id] < 0:
                 first[op.id] = count
                 count += len(op.outputs)
@@ -269,24 +269,24 @@ class Sweep:
 
     def where(self, acting: Acting, operations: Iterable[Operation]) -> Sweep:
         """The same if selective gates act, which are among these operations or in their bodies."""
-        found = copy.copy(self)
-        found.ways = dict(self.ways)
+        sweep = copy.copy(self)
+        sweep.ways = dict(self.ways)
         for op in operations if acting else ():
             if op in acting or op.definition.has_bodies:
-                found.ways[op.id] = ways_of(op, acting)
-        return found
+                sweep.ways[op.id] = ways_of(op, acting)
+        return sweep
 
     def without(self, removed: Removed, acting: Acting = NOBODY) -> Sweep:
         """The same without some walls."""
-        found = copy.copy(self)
-        found.ways = dict(self.ways)
+        sweep = copy.copy(self)
+        sweep.ways = dict(self.ways)
         for op in self.operations:
-            ways = found.ways.get(op.id, ())
+            ways = sweep.ways.get(op.id, ())
             if any(removed(wall) for way in ways for wall, _ in way.walls) or (
                 ways and op.definition.has_bodies
             ):
-                found.ways[op.id] = ways_of(op, acting, removed)
-        return found
+                sweep.ways[op.id] = ways_of(op, acting, removed)
+        return sweep
 
     def place(self, x: Output) -> int:
         """The place of a tensor; -1 if none of these operations makes it."""
@@ -347,18 +347,18 @@ def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) ->
     for y, bits in start.items():
         reached[sweep.place(y)] |= bits
     for op in reversed(sweep.operations):
-        at = first[op.id]
+        place = first[op.id]
         way = ways.get(op.id)
         if way is None:
-            bits = reached[at]
+            bits = reached[place]
             for n in range(1, len(op.outputs)):
-                bits |= reached[at + n]
+                bits |= reached[place + n]
             if bits:
                 for x in op.inputs:
                     reached[first[x.op.id] + x.index] |= bits
             continue
         for o, (inputs, dark, _) in enumerate(way):
-            bits = reached[at + o]
+            bits = reached[place + o]
             if bits:
                 is_dark = not op.outputs[o].type.differentiable
                 for i, level in inputs:
@@ -410,7 +410,7 @@ def to_sources(sweep: Sweep, start: Mapping[Output, int], sources: Sources) -> l
     for x, bits in start.items():
         leads[sweep.place(x)] |= bits
     for op in sweep.operations:
-        at = first[op.id]
+        place = first[op.id]
         way = ways.get(op.id)
         if way is None:
             bits = 0
@@ -418,11 +418,11 @@ def to_sources(sweep: Sweep, start: Mapping[Output, int], sources: Sources) -> l
                 bits |= leads[first[x.op.id] + x.index]
             if bits:
                 bits = same.setdefault(bits, bits)
-                for n in range(at, at + len(op.outputs)):
+                for n in range(place, place + len(op.outputs)):
                     leads[n] |= bits
             continue
         for o, (inputs, _, _) in enumerate(way):
-            leads[at + o] |= behind(sweep, op, inputs, leads, sources)
+            leads[place + o] |= behind(sweep, op, inputs, leads, sources)
     return leads
 
 
@@ -466,30 +466,30 @@ def endings(
 
 def openly_behind(sweep: Sweep, walls: Iterable[Spot]) -> bytearray:
     """For each place, whether gradients pass to it from right behind some of these walls."""
-    found = bytearray(sweep.places)
+    passed = bytearray(sweep.places)
     first, ways = sweep.first, sweep.ways
 
     def mark(op: Operation, inputs: Iterable[tuple[int, int]]) -> None:
         for i, level in inputs:
             if level == OPEN:
                 x = op.inputs[i]
-                found[first[x.op.id] + x.index] = True
+                passed[first[x.op.id] + x.index] = True
 
     spots: dict[int, list[Spot]] = {}
     for spot in walls:
         spots.setdefault(spot[0], []).append(spot)
     for op in reversed(sweep.operations):
-        way, at = ways.get(op.id), first[op.id]
+        way, place = ways.get(op.id), first[op.id]
         for _, o, number in spots.get(op.id, ()):
             mark(op, ways[op.id][o].walls[number][1])
         if way is not None:
             for o, (inputs, _, _) in enumerate(way):
-                if found[at + o]:
+                if passed[place + o]:
                     mark(op, inputs)
-        elif any(found[at : at + len(op.outputs)]):
+        elif any(passed[place : place + len(op.outputs)]):
             for x in op.inputs:
-                found[first[x.op.id] + x.index] = True
-    return found
+                passed[first[x.op.id] + x.index] = True
+    return passed
 
 
 # --------------------------------------------------------------------------------------------- bodies
@@ -500,15 +500,15 @@ def _through(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
     body = wire.body
     plain = removed is keep_all and acting.isdisjoint(selective_in(body))
     key = "ways", tuple(wire.feedback.items()), wire.runs, wire.skipped, wire.condition
-    found: list[Way] | None = body.memo.get(key) if plain else None
-    if found is None:
-        asked: list[Way] = []
+    through: list[Way] | None = body.memo.get(key) if plain else None
+    if through is None:
+        condition: list[Way] = []
         if wire.condition is not None:
-            asked = _through(Wire(wire.condition, wire.operands, (0,), {}), acting, removed)
-        found = in_runs(wire, _once(body, acting, removed), *asked)
+            condition = _through(Wire(wire.condition, wire.operands, (0,), {}), acting, removed)
+        through = in_runs(wire, _once(body, acting, removed), *condition)
         if plain:
-            body.memo[key] = found
-    return found
+            body.memo[key] = through
+    return through
 
 
 def _once(body: Body, acting: Acting, removed: Removed) -> list[Reached]:

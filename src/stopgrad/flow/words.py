@@ -92,15 +92,15 @@ def paths_cut(counts: Iterable[tuple[int, int]]) -> str:
     """
     rest = iter(counts)
     first = cut, every = next(rest)
-    said, same, each = {_in_words(*first)}, True, ""
+    worded, same, each = {_in_words(*first)}, True, ""
     for one in rest:
-        said.add(_in_words(*one))
+        worded.add(_in_words(*one))
         same, each = same and one == first, " to each"
     if same and every <= READ:
         if cut == every:
             return {1: "", 2: f"both paths{each} are cut"}.get(every, f"all {every} paths{each} are cut")
         return f"{cut} of {every} paths{each} {'is' if cut == 1 else 'are'} cut"
-    return f"{said.pop() if len(said) == 1 else 'some of the paths'}{each} are cut"
+    return f"{worded.pop() if len(worded) == 1 else 'some of the paths'}{each} are cut"
 
 
 def _in_words(cut: int, every: int) -> str:
@@ -136,15 +136,15 @@ def names(some: Sequence[str], every: Iterable[str] = (), room: int = 60) -> str
     total = Counter(part for name in set(every).union(some) for part in _prefixes(name))
     # In complete modules; if that is long, also in nearly complete ones; if there are many, in larger ones.
     for part, least in ((WHOLE, 3), (MOST, 2)):
-        told = _numbered(_modules(some, total, part), least)
-        found = [_told(name, count, total) for name, count in told.items()]
-        if len(found) < 3 or len(", ".join(found)) <= room:
-            return ", ".join(found)
-    if len(found) > FEW:
+        counts = _numbered(_modules(some, total, part), least)
+        texts = [_worded(name, count, total) for name, count in counts.items()]
+        if len(texts) < 3 or len(", ".join(texts)) <= room:
+            return ", ".join(texts)
+    if len(texts) > FEW:
         if len(some) == len(set(every)):
             return f"all {number(len(some))} tensors"
-        found = [_told(name, count, total) for name, count in _shorter(told).items()]
-    return ", ".join(found) if len(found) <= FEW else f"{found[0]} ... {found[-1]} ({len(some)} tensors)"
+        texts = [_worded(name, count, total) for name, count in _shorter(counts).items()]
+    return ", ".join(texts) if len(texts) <= FEW else f"{texts[0]} ... {texts[-1]} ({len(some)} tensors)"
 
 
 def _modules(some: Sequence[str], total: Mapping[str, int], part: Fraction) -> dict[str, int]:
@@ -153,16 +153,16 @@ def _modules(some: Sequence[str], total: Mapping[str, int], part: Fraction) -> d
     The name of a module ends with its separator.
     """
     here = Counter(part for name in some for part in _prefixes(name))
-    known = {at for at, count in here.items() if count >= 2 and count >= part * total[at]}
-    return _summed([(next((at for at in _prefixes(name) if at in known), name), 1) for name in some])
+    modules = {at for at, count in here.items() if count >= 2 and count >= part * total[at]}
+    return _summed([(next((at for at in _prefixes(name) if at in modules), name), 1) for name in some])
 
 
-def _numbered(found: dict[str, int], least: int) -> dict[str, int]:
+def _numbered(counts: dict[str, int], least: int) -> dict[str, int]:
     """The names, with at least so many that differ only by consecutive numbers at one place as one."""
-    parted = {name: re.split(f"({_SEPARATOR.pattern})", name) for name in found}
+    parted = {name: re.split(f"({_SEPARATOR.pattern})", name) for name in counts}
     for place in range(0, max(map(len, parted.values())), 2):
         alike: dict[tuple[str | None, ...], dict[int, str]] = {}
-        for name in found:
+        for name in counts:
             parts = parted[name]
             if place < len(parts) and parts[place].isdecimal():
                 rest = (*parts[:place], None, *parts[place + 1 :])
@@ -171,30 +171,30 @@ def _numbered(found: dict[str, int], least: int) -> dict[str, int]:
         for rest, numbered in alike.items():
             first, last = min(numbered), max(numbered)
             if len(numbered) >= least and last - first == len(numbered) - 1:
-                said = [f"{first}-{last}" if part is None else part for part in rest]
-                parted["".join(said)] = said
-                together |= dict.fromkeys(numbered.values(), "".join(said))
-        found = _summed([(together.get(name, name), count) for name, count in found.items()])
-    return found
+                united = [f"{first}-{last}" if part is None else part for part in rest]
+                parted["".join(united)] = united
+                together |= dict.fromkeys(numbered.values(), "".join(united))
+        counts = _summed([(together.get(name, name), count) for name, count in counts.items()])
+    return counts
 
 
-def _shorter(found: dict[str, int]) -> dict[str, int]:
+def _shorter(counts: dict[str, int]) -> dict[str, int]:
     """Instead of these names those of a few modules that hold them, the smallest possible."""
-    for depth in range(max(len(_prefixes(name)) for name in found), 0, -1):
-        shorter = _summed([([*_prefixes(name), name][:depth][-1], count) for name, count in found.items()])
+    for depth in range(max(len(_prefixes(name)) for name in counts), 0, -1):
+        shorter = _summed([([*_prefixes(name), name][:depth][-1], count) for name, count in counts.items()])
         if len(shorter) <= FEW:
             return shorter
-    return found
+    return counts
 
 
 def _summed(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for name, count in counts:
-        found[name] = found.get(name, 0) + count
-    return found
+        sums[name] = sums.get(name, 0) + count
+    return sums
 
 
-def _told(name: str, count: int, total: Mapping[str, int]) -> str:
+def _worded(name: str, count: int, total: Mapping[str, int]) -> str:
     """A tensor, or a module with how many of its tensors are meant."""
     every = total.get(name, count)
     if count == every == 1:

@@ -44,11 +44,11 @@ def argument_names(f: Callable[..., Any], count: int) -> list[str]:
 def argument_paths(f: Callable[..., Any], spec: PyTreeSpec) -> list[str]:
     """The path of each leaf of ``(args, kwargs)``, such as ``"params.w"``."""
     names = argument_names(f, spec.child(0).num_children)
-    found = []
+    paths = []
     for by_keyword, which, *rest in paths_in(spec):
         first = which if by_keyword else names[which]
-        found.append(".".join(map(str, [first, *rest])))
-    return found
+        paths.append(".".join(map(str, [first, *rest])))
+    return paths
 
 
 def plain_path(text: str) -> str:
@@ -58,7 +58,7 @@ def plain_path(text: str) -> str:
         >>> plain_path("params['layers'][0]"), plain_path("params.layers.0")
         ('params.layers.0', 'params.layers.0')
     """
-    return _INDEX.sub(lambda found: f".{found['inside']}", text).lstrip(".")
+    return _INDEX.sub(lambda match: f".{match['inside']}", text).lstrip(".")
 
 
 _INDEX = re.compile(r"""\[\s*(?P<quote>["']?)(?P<inside>[^\]]*?)(?P=quote)\s*\]""")
@@ -131,16 +131,16 @@ class Statics:
         self._positions = {
             _position(n, names, open_ended, name) for n in several(argnums, is_whole, "static_argnums", name)
         }
-        given = several(argnames, lambda n: isinstance(n, str), "static_argnames", name)
-        known = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        static_names = several(argnames, lambda n: isinstance(n, str), "static_argnames", name)
+        parameter_names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
-            unknown = next((n for n in given if n not in known), None)
+            unknown = next((n for n in static_names if n not in parameter_names), None)
             if unknown is not None:
                 raise ArgumentError(
                     f"function: static_argnames holds {unknown!r}, but {name} has the parameters "
-                    f"{', '.join(known) or 'none'}"
+                    f"{', '.join(parameter_names) or 'none'}"
                 )
-        self._names = {*given, *[names[i] for i in self._positions if i < len(names)]}
+        self._names = {*static_names, *[names[i] for i in self._positions if i < len(names)]}
         self._positions |= {i for i, n in enumerate(names) if n in self._names}
 
     def __bool__(self) -> bool:
@@ -158,17 +158,17 @@ class Statics:
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[tuple[int | str, Constant], ...]]:
         """The arguments with None in the place of static ones, and the static ones."""
-        taken: list[tuple[int | str, Constant]] = []
-        left = list(args)
+        constants: list[tuple[int | str, Constant]] = []
+        dynamic = list(args)
         for i in sorted(self._positions):
-            if i < len(left):
-                taken.append((i, self._constant(i, left[i])))
-                left[i] = None
+            if i < len(dynamic):
+                constants.append((i, self._constant(i, dynamic[i])))
+                dynamic[i] = None
         others = dict(kwargs)
         for name in sorted(self._names & others.keys()):
-            taken.append((name, self._constant(name, others[name])))
+            constants.append((name, self._constant(name, others[name])))
             others[name] = None
-        return tuple(left), others, tuple(taken)
+        return tuple(dynamic), others, tuple(constants)
 
     def _constant(self, which: int | str, value: object) -> Constant:
         try:
@@ -191,24 +191,24 @@ def joined(
     args: Sequence[Any], kwargs: Mapping[str, Any], static: Iterable[tuple[int | str, Constant]]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments with the static ones put back."""
-    left, others = list(args), dict(kwargs)
+    positional, others = list(args), dict(kwargs)
     for which, constant in static:
         if isinstance(which, str):
             others[which] = constant.value
         else:
-            left[which] = constant.value
-    return left, others
+            positional[which] = constant.value
+    return positional, others
 
 
-def several(given: Any, fits: Callable[[Any], bool], what: str, name: str) -> tuple[Any, ...]:
+def several(argument: Any, fits: Callable[[Any], bool], what: str, name: str) -> tuple[Any, ...]:
     """Positions or names, given as a list or as a single one; *what* names the argument in errors."""
-    alone = isinstance(given, str) or is_whole(given) or not isinstance(given, Iterable)
-    found = () if given is None else (given,) if alone else tuple(given)
-    wrong = [n for n in found if not fits(n)]
+    alone = isinstance(argument, str) or is_whole(argument) or not isinstance(argument, Iterable)
+    entries = () if argument is None else (argument,) if alone else tuple(argument)
+    wrong = [n for n in entries if not fits(n)]
     if wrong:
         kind = "names of arguments" if what.endswith("names") else "positions of arguments, such as 0"
         raise ArgumentError(f"function: {what} of {name} are {kind}, not {shorten(wrong[0])}")
-    return found
+    return entries
 
 
 def _position(n: object, names: Sequence[str], open_ended: bool, name: str) -> int:
@@ -243,36 +243,36 @@ class ByPath:
         f: Callable[..., Any],
         name: str,
         what: str,
-        said: object,
+        values: object,
         example: str,
         read: Callable[[Any], Any],
     ) -> None:
         self._name, self._what, self._example, self._read = name, what, example, read
         self._said: dict[str, Any] = {}
-        self._add("", said)
+        self._add("", values)
         parameters = parameters_of(f)
         self._roots = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
         if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             unknown = next((path for path in self._said if path.partition(".")[0] not in self._roots), None)
             if unknown is not None:
-                known = ", ".join(p.name for p in parameters)
+                listed = ", ".join(p.name for p in parameters)
                 raise ArgumentError(
-                    f"function: {what} names {unknown!r}, but {name} has the parameters {known or 'none'}"
+                    f"function: {what} names {unknown!r}, but {name} has the parameters {listed or 'none'}"
                 )
 
-    def _add(self, before: str, said: object) -> None:
-        if not isinstance(said, Mapping):
+    def _add(self, before: str, value: object) -> None:
+        if not isinstance(value, Mapping):
             raise ArgumentError(
                 f"function: {self._what} is a dict from arguments to {self._what}, such as {self._example}, "
-                f"not {shorten(said)}"
+                f"not {shorten(value)}"
             )
-        for key, one in said.items():
+        for key, part in value.items():
             path = before + plain_path(str(key))
-            if isinstance(one, Mapping):
-                self._add(f"{path}.", one)
+            if isinstance(part, Mapping):
+                self._add(f"{path}.", part)
                 continue
             try:
-                self._said[path] = self._read(one)
+                self._said[path] = self._read(part)
             except StopgradError as error:
                 label = f"{self._what}[{path!r}] of {self._name}"
                 raise type(error)(f"function: {label}: {error.message}") from None
@@ -280,27 +280,27 @@ class ByPath:
     def positions(self, paths: Sequence[str], signature: Sequence[Any], below: bool) -> dict[int, Any]:
         """The properties of leaves, by position; with *below*, a path also stands for all leaves below it."""
         places = {path: i for i, path in enumerate(paths)}
-        found = {}
-        for path, said in self._said.items():
+        properties = {}
+        for path, value in self._said.items():
             root = path.partition(".")[0]
-            inside = [one for one in paths if one.startswith(f"{path}.")]
-            near = [one for one in paths if one == root or one.startswith(f"{root}.")]
+            inside = [leaf for leaf in paths if leaf.startswith(f"{path}.")]
+            near = [leaf for leaf in paths if leaf == root or leaf.startswith(f"{root}.")]
             if path in places:
-                found[places[path]] = said
+                properties[places[path]] = value
             elif inside and below:
-                found.update({places[one]: said for one in inside})
+                properties.update({places[leaf]: value for leaf in inside})
             elif near or root not in self._roots:  # Else the argument was left out, or is None.
                 raise ArgumentError(
                     f"function: {self._what} names {path!r}, but {self._name} was given "
                     f"{', '.join(near or paths)}"
                 )
-        constant = next((i for i in found if isinstance(signature[i], Constant)), None)
+        constant = next((i for i in properties if isinstance(signature[i], Constant)), None)
         if constant is not None:
             raise ArgumentError(
                 f"function: {self._what} names {paths[constant]!r}, but {self._name} was given "
                 f"{shorten(signature[constant].value)}, which is part of the signature; pass an array"
             )
-        return found
+        return properties
 
 
 class Shapes(ByPath):
@@ -311,26 +311,26 @@ class Shapes(ByPath):
 
     def apply(self, signature: list[Any], paths: Sequence[str]) -> None:
         """Replace the shapes of given arrays in a signature."""
-        for i, wanted in self.positions(paths, signature, below=False).items():
+        for i, expected in self.positions(paths, signature, below=False).items():
             shape, dtype = signature[i]
-            if len(shape) != len(wanted) or any(
-                not isinstance(a, Dim) and a != b for a, b in zip(wanted, shape, strict=True)
+            if len(shape) != len(expected) or any(
+                not isinstance(a, Dim) and a != b for a, b in zip(expected, shape, strict=True)
             ):
                 raise ShapeError(
                     f"{self._name}: {paths[i]} has the shape {show_shape(shape)}, "
-                    f"and shapes= says {show_shape(wanted)}"
+                    f"and shapes= says {show_shape(expected)}"
                 )
-            signature[i] = wanted, dtype
+            signature[i] = expected, dtype
 
 
-def _shape(given: Any) -> Shape:
+def _shape(sizes: Any) -> Shape:
     try:
-        return shape_of(given)
+        return shape_of(sizes)
     except StopgradError:
         raise
     except TypeError:
         raise ShapeError(
-            f"{shorten(given)} is no shape; take a list of numbers, names, and None for unknown sizes"
+            f"{shorten(sizes)} is no shape; take a list of numbers, names, and None for unknown sizes"
         ) from None
 
 
@@ -338,20 +338,20 @@ class Shardings(ByPath):
     """The shardings of some arguments in every call; that of a structure applies to all arrays in it."""
 
     def __init__(self, f: Callable[..., Any], name: str, shardings: object) -> None:
-        super().__init__(f, name, "shardings", shardings, "{'x': ('data', None)}", lambda given: given)
+        super().__init__(f, name, "shardings", shardings, "{'x': ('data', None)}", lambda spec: spec)
 
     def of(self, signature: Sequence[Any], paths: Sequence[str]) -> dict[int, Spec]:
         """The shardings of leaves, by their positions."""
-        found = {}
-        for i, given in self.positions(paths, signature, below=True).items():
+        specs = {}
+        for i, sharding in self.positions(paths, signature, below=True).items():
             rank = len(signature[i][0])
             try:
-                found[i] = spec_of(given, rank)
+                specs[i] = spec_of(sharding, rank)
             except StopgradError as error:
                 raise type(error)(f"{self._name}: {paths[i]}: {error.message}") from None
-            if len(found[i]) > rank:
+            if len(specs[i]) > rank:
                 raise ShapeError(
-                    f"{self._name}: {paths[i]}: the sharding {show_spec(found[i])} has {len(found[i])} "
+                    f"{self._name}: {paths[i]}: the sharding {show_spec(specs[i])} has {len(specs[i])} "
                     f"entries; the array has {rank} axes"
                 )
-        return found
+        return specs

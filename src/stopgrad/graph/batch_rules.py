@@ -100,7 +100,7 @@ def shifted(op: Operation, size: Size, **fronts: Callable[[Size], object]) -> tu
 
     Their kinds say what they mean. For tuples with an entry for each axis, *fronts* give the entry in front.
     """
-    found = []
+    values = []
     for (name, kind), value in zip(op.definition.kinds.items(), op.values, strict=True):
         if kind is Kind.AXIS:
             value = value + 1
@@ -112,8 +112,8 @@ def shifted(op: Operation, size: Size, **fronts: Callable[[Size], object]) -> tu
             value = (size, *value)
         elif name in fronts:
             value = (fronts[name](size), *value)
-        found.append(value)
-    return tuple(found)
+        values.append(value)
+    return tuple(values)
 
 
 # -------------------------------------------------------------------------------------------- families
@@ -160,8 +160,8 @@ def _folded(op: Operation, operands: Outputs, which: Sequence[int], size: Size) 
             for kind, v in zip(op.definition.kinds.values(), op.values, strict=True)
         ]
     )
-    made = again(op, inputs, values)
-    return [reshaped(y, (size, *one.shape)) for y, one in zip(made, op.outputs, strict=True)]
+    folded = again(op, inputs, values)
+    return [reshaped(y, (size, *original.shape)) for y, original in zip(folded, op.outputs, strict=True)]
 
 
 # ------------------------------------------------------------------------------------ shapes and parts
@@ -250,8 +250,8 @@ def MATMUL(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outp
 def _rows_times(rows: Output, matrix: Output, transpose: bool, op: Operation) -> Output:
     """[..., m, k] times one matrix, as a product of two matrices."""
     flat = reshaped(rows, (product(rows.shape[:-1]), rows.shape[-1]))
-    made = again(op, (flat, matrix), (False, transpose))[0]
-    return reshaped(made, (*rows.shape[:-1], made.shape[-1]))
+    result = again(op, (flat, matrix), (False, transpose))[0]
+    return reshaped(result, (*rows.shape[:-1], result.shape[-1]))
 
 
 def _last_swapped(x: Output) -> Output:
@@ -268,10 +268,12 @@ def SOLVE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outpu
         last = rhs.ndim - 2
         columns = moved(rhs, 0, last)
         flat = reshaped(columns, (*columns.shape[:last], size * columns.shape[-1]))
-        made = again(op, (matrix, flat))[0]
-        return [moved(reshaped(made, (*made.shape[:-1], *columns.shape[last:])), made.ndim - 1, 0)]
+        y = again(op, (matrix, flat))[0]
+        return [moved(reshaped(y, (*y.shape[:-1], *columns.shape[last:])), y.ndim - 1, 0)]
     rank = op.outputs[0].ndim
-    return again(op, [widened(x, rank) if there else x for x, there in zip(operands, batched, strict=True)])
+    return again(
+        op, [widened(x, rank) if is_batched else x for x, is_batched in zip(operands, batched, strict=True)]
+    )
 
 
 def EINSUM(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
@@ -330,8 +332,8 @@ def _channels(x: Output) -> Output:
 
 def _from_channels(y: Output, size: Size) -> Output:
     """[..., examples · channels] as [examples, ..., channels]."""
-    each = y.shape[-1] // size if size != 0 else 0
-    return moved(reshaped(y, (*y.shape[:-1], size, each)), y.ndim - 1, 0)
+    channels = y.shape[-1] // size if size != 0 else 0
+    return moved(reshaped(y, (*y.shape[:-1], size, channels)), y.ndim - 1, 0)
 
 
 # ------------------------------------------------------------------------------------- gates and keys

@@ -46,9 +46,9 @@ def replay(
     outer = current()
     with Inside(graph=graph, place=outer.place):  # Each operation has its own line.
         copy = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
-        copy_operations(copy.settled(), copy.made, copy.build)
-        made = [None if y is None else copy.made[y] for y in body.outputs]
-        return made, [y is not None and y in copy.batched for y in body.outputs]
+        copy_operations(copy.settled(), copy.copies, copy.build)
+        outputs = [None if y is None else copy.copies[y] for y in body.outputs]
+        return outputs, [y is not None and y in copy.batched for y in body.outputs]
 
 
 class _Replay:
@@ -64,7 +64,7 @@ class _Replay:
         builder: Builder,
         prefix: str,
     ) -> None:
-        self.made: dict[Output, Output] = dict(zip(body.inputs, operands, strict=True))
+        self.copies: dict[Output, Output] = dict(zip(body.inputs, operands, strict=True))
         self.batched = {x for x, b in zip(body.inputs, batched, strict=True) if b}
         self.size = size
         self.originals = dict(originals)
@@ -86,12 +86,12 @@ class _Replay:
         """Build one operation again, with its line, its name and its forward operation."""
         wider = self.united.get(op)
         if wider is None:
-            return self._built(op, operands)
+            return self._build_batched(op, operands)
         if wider not in self.origins:
-            self.made.update(zip(wider.outputs, self._built(wider, operands), strict=True))
+            self.copies.update(zip(wider.outputs, self._build_batched(wider, operands), strict=True))
         return self._parts(op, wider)
 
-    def _built(self, op: Operation, operands: Sequence[Output]) -> Sequence[Output]:
+    def _build_batched(self, op: Operation, operands: Sequence[Output]) -> Sequence[Output]:
         builder, label = self.builder, op._label
         builder.place = self.place if op._place is None else (op._place, op._instruction)
         builder.prefix = self.prefix + label if label.endswith("/") else self.prefix
@@ -117,14 +117,14 @@ class _Replay:
         ]
         self.batched.update(y for y, x in zip(op.outputs, sources, strict=True) if x in self.batched)
         self.origins[op] = self.origins[wider]
-        return [self.made[x] for x in sources]
+        return [self.copies[x] for x in sources]
 
     def _named(self, op: Operation, operands: Sequence[Output]) -> tuple[Operation, list[Output]]:
         """The operation and its operands, with gates, also in its bodies, naming originals."""
         operands = list(operands)
         if self.originals and op.definition.selective:
             first = len(op.definition.operands)
-            operands[first:] = [self.originals.get(x, self.made[x]) for x in op.inputs[first:]]
+            operands[first:] = [self.originals.get(x, self.copies[x]) for x in op.inputs[first:]]
         elif self.originals and op.definition.has_bodies and op.type != "CustomGradient":
             named = named_in(op)
             places = [i for i, x in enumerate(op.inputs) if x in named and x in self.originals]
@@ -137,10 +137,10 @@ class _Replay:
         self, op: Operation, operands: list[Output], flags: Flags
     ) -> tuple[Sequence[Output], Flags]:
         rule = op.definition.batch
-        found = None if rule is None else rule(op, operands, flags, self.size)
-        if found is None:
-            found = looped(op, operands, flags, self.size)
-        return found if isinstance(found, Partly) else (found, [True] * len(found))
+        outputs = None if rule is None else rule(op, operands, flags, self.size)
+        if outputs is None:
+            outputs = looped(op, operands, flags, self.size)
+        return outputs if isinstance(outputs, Partly) else (outputs, [True] * len(outputs))
 
 
 def _united(operations: Sequence[Operation]) -> dict[Operation, Operation]:
@@ -153,8 +153,8 @@ def _united(operations: Sequence[Operation]) -> dict[Operation, Operation]:
     for op in operations:
         if op.type == "Scan":
             groups.setdefault(scan_key(op), []).append(op)
-    wider = [(some, _wider(some)) for some in groups.values() if len(some) > 1]
-    return {op: one for some, one in wider for op in some}
+    wider = [(scans, _wider(scans)) for scans in groups.values() if len(scans) > 1]
+    return {op: united for scans, united in wider for op in scans}
 
 
 def _wider(scans: Sequence[Operation]) -> Operation:
@@ -212,9 +212,9 @@ def batched_body(
         The new body, and which of its outputs are batched.
     """
     key = ("batched", tuple(batched), size, None if wanted is None else tuple(wanted))
-    found: tuple[Body, list[bool]] | None = body.memo.get(key)
-    if found is not None:
-        return found
+    cached: tuple[Body, list[bool]] | None = body.memo.get(key)
+    if cached is not None:
+        return cached
     with tracing("vmap", None) as trace:
         parameters = [
             parameter_of(trace.graph, for_all(x, size) if b else x.type, x.op)
@@ -224,8 +224,8 @@ def batched_body(
         for i, y in enumerate(outputs):
             if y is not None and wanted is not None and wanted[i] and not which[i]:
                 outputs[i], which[i] = repeated(y, size), True
-        found = body.memo[key] = close(trace, parameters, outputs), which
-    return found
+        cached = body.memo[key] = close(trace, parameters, outputs), which
+    return cached
 
 
 def for_all(x: Output, size: Size) -> TensorType:
@@ -238,10 +238,10 @@ def looped(op: Operation, operands: Sequence[Output], batched: Flags, size: Size
     flags = list(batched)
     with tracing("vmap", None) as trace:
         parameters = [parameter_of(trace.graph, x.type, x.op) for x in op.inputs]
-        made = emit(op.definition, tuple(parameters), op.values, "")
+        copy = emit(op.definition, tuple(parameters), op.values, "")
         ordered = [x for x, b in zip(parameters, flags, strict=True) if b]
         ordered += [x for x, b in zip(parameters, flags, strict=True) if not b]
-        step = close(trace, ordered, made.outputs)
+        step = close(trace, ordered, copy.outputs)
     inputs = [x for x, b in zip(operands, flags, strict=True) if b]
     inputs += [x for x, b in zip(operands, flags, strict=True) if not b]
     return emit(REGISTRY["Scan"], tuple(inputs), (step, 0, sum(flags), size, False, 1), "").outputs

@@ -67,9 +67,9 @@ class Body:
         return hash((id(self.graph), self.inputs, self.outputs))
 
     def __repr__(self) -> str:
-        taken = ", ".join(repr(x.type) for x in self.inputs)
-        given = ", ".join("None" if y is None else repr(y.type) for y in self.outputs)
-        return f"<Body ({taken}) -> ({given})>"
+        inputs = ", ".join(repr(x.type) for x in self.inputs)
+        outputs = ", ".join("None" if y is None else repr(y.type) for y in self.outputs)
+        return f"<Body ({inputs}) -> ({outputs})>"
 
 
 Bodies = tuple[Body, ...]

@@ -56,8 +56,7 @@ def emit(
 ) -> Operation:
     """Add an operation to the graph of its inputs, or to the body that is being traced and uses them.
 
-    With an empty *name* the operation has no name of its own, even if a scope has one pending. The first so
-    many callers are *ours*: the user's line is looked for beyond them.
+    An empty *name* is none, not even one that a scope has pending. The first *ours* callers are not the user.
     """
     try:
         builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
@@ -173,14 +172,14 @@ def captured(trace: Trace, x: Output) -> Output:
     """The tensor for *x* inside the body: a parameter if *x* is of an enclosing graph, else *x* itself."""
     if x.op.graph is trace.graph:
         return x
-    found = trace.captures.get(x)
-    if found is None or not trace.graph.holds(found.op):
+    capture = trace.captures.get(x)
+    if capture is None or not trace.graph.holds(capture.op):
         if not trace.adopts(x.op.graph):
             return x
         if trace.remakes and x.op.definition.remade:
             return remade(_sources(x))[x]
-        found = trace.captures[x] = parameter_of(trace.graph, x.type, x.op)
-    return found
+        capture = trace.captures[x] = parameter_of(trace.graph, x.type, x.op)
+    return capture
 
 
 def _sources(x: Output) -> list[Operation]:
@@ -270,14 +269,16 @@ def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output |
 
 
 def inline(
-    outputs: Sequence[Output], given: Mapping[Output, Output], built: dict[Output, Output] | None = None
+    outputs: Sequence[Output],
+    replacements: Mapping[Output, Output],
+    built: dict[Output, Output] | None = None,
 ) -> list[Output]:
     """Build here what a body computes, with tensors in the place of its parameters.
 
     The new tensor for each of the body's tensors is put into *built*.
     """
     built = {} if built is None else built
-    built.update(given)
+    built.update(replacements)
     builder = current()
 
     def build(op: Operation, inputs: tuple[Output, ...]) -> Sequence[Output]:
@@ -317,13 +318,13 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
     here = (builder or current()).region
     while region is not None and not region.holds(here):
         key = x, get_ident()
-        found = graph._exits.get(key)
-        if found is None or not graph.holds(found.op):
+        stopped = graph._exits.get(key)
+        if stopped is None or not graph.holds(stopped.op):
             # The stop at the end of the block, with the line of the block.
             gate, types = REGISTRY["StopGradient"], (x.type,)
             stop = Operation(graph, gate, (x,), (), types, location=region.location, region=region.outer)
-            found = graph._exits[key] = stop.outputs[0]
-        x, region = found, region.outer
+            stopped = graph._exits[key] = stop.outputs[0]
+        x, region = stopped, region.outer
     return x
 
 
@@ -353,9 +354,9 @@ def apply(
                 return outputs[0] if len(outputs) == 1 else outputs
         symbolic = next((x for x in operands if type(x) is Output), None)
         if symbolic is None:
-            made = recalled(definition, operands, values)
-            if made is not None and name is None:
-                return made
+            result = recalled(definition, operands, values)
+            if result is not None and name is None:
+                return result
             operands = [joined(x) for x in operands]
             symbolic = next((x for x in operands if isinstance(x, Output)), None)
         graph = graph_for(symbolic) if symbolic is not None else default_graph()
@@ -427,7 +428,7 @@ def joined(x: Any) -> Any:
 
 def together(*xs: object, promotes: Promotion) -> list[Output | NumpyArray]:
     """Tensors brought to one dtype by casts in the graph; unchanged if the common dtype is not allowed."""
-    found: list[Any] = []
+    inputs: list[Any] = []
     strong: list[DType] = []
     weak: list[DType] = []
     for x in xs:
@@ -437,18 +438,18 @@ def together(*xs: object, promotes: Promotion) -> list[Output | NumpyArray]:
             if not isinstance(x, Output):
                 number = (python_dtype(x) or int32) if is_python(x) else None
                 x = as_array(x) if number is None else x
-        found.append(x)
+        inputs.append(x)
         if number is None:
             strong.append(x.type.dtype if type(x) is Output else type_of(x).dtype)
         else:
             weak.append(number)
     if not strong:  # Python's integers may need more than 32 bits.
-        strong = [d for d in [type_of(x).dtype for x in found] if d.is_integer and d.itemsize > 4]
+        strong = [d for d in [type_of(x).dtype for x in inputs] if d.is_integer and d.itemsize > 4]
     common = promotes.common(strong, weak)
     if not weak and all([d is common for d in strong]):  # noqa: C419 - a generator costs more
-        return found
+        return inputs
     dtype = common if promotes.to(common) else None
-    return [x if type(x) is Output and x.type.dtype is dtype else _tensor(x, dtype, found) for x in found]
+    return [x if type(x) is Output and x.type.dtype is dtype else _tensor(x, dtype, inputs) for x in inputs]
 
 
 _NUMBERS = {float: float32, int: int32, bool: bool_, complex: complex64}
@@ -483,21 +484,21 @@ def constant_in(graph: Graph, array: NumpyArray, name: str | None = "") -> Outpu
     """
     if array.ndim == 0 and name == "":
         key = array.dtype, array.tobytes()
-        found = scalar_in(graph, key)
-        if found is None:
-            found = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
-            graph._scalars[key, get_ident()] = found
-        return found
+        scalar = scalar_in(graph, key)
+        if scalar is None:
+            scalar = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
+            graph._scalars[key, get_ident()] = scalar
+        return scalar
     return emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
 
 
 def scalar_in(graph: Graph, key: tuple[Any, ...]) -> Output | None:
     """The unnamed scalar constant of a dtype and value that this thread has built in a graph, if it has."""
-    found = graph._scalars.get((key, get_ident()))
-    if found is None:
+    scalar = graph._scalars.get((key, get_ident()))
+    if scalar is None:
         return None
-    op, operations = found.op, graph._operations
-    return found if op.id < len(operations) and operations[op.id] is op else None
+    op, operations = scalar.op, graph._operations
+    return scalar if op.id < len(operations) and operations[op.id] is op else None
 
 
 def scalar_key(op: Operation) -> tuple[Any, ...] | None:

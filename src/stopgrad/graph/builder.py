@@ -508,20 +508,20 @@ def _holding(link: Builder) -> Builder:
         return link
     frames = _frames() if link.suspends else set()
     held: list[Builder] = []  # Innermost first.
-    for one in reversed(_links()):
-        if one.frame is None or one.frame in frames:
-            inside = [i for i, other in enumerate(held) if other.frame in one.asleep]
-            held.insert(inside[-1] + 1 if inside else 0, one)
+    for block in reversed(_links()):
+        if block.frame is None or block.frame in frames:
+            inside = [i for i, other in enumerate(held) if other.frame in block.asleep]
+            held.insert(inside[-1] + 1 if inside else 0, block)
     if held == list(_around(link)):
         return link
     # Without the link itself: if it held itself, its names would be reserved until a collection.
-    made_of = [None if one is link else one for one in held]
+    made_of = [None if block is link else block for block in held]
     if link.view is None or link.view[0] != made_of:
         view = _ROOT
-        for one in reversed(held):
-            view = Builder().begin(view, one.changes, one.frame, one.asleep, one.loose)
-            if "shared" in one.changes:
-                view.origin = one.origin  # The only setting that changes inside a block.
+        for block in reversed(held):
+            view = Builder().begin(view, block.changes, block.frame, block.asleep, block.loose)
+            if "shared" in block.changes:
+                view.origin = block.origin  # The only setting that changes inside a block.
         link.view = made_of, view
     return link.view[1]
 
@@ -539,13 +539,13 @@ def _intact(link: Builder) -> bool:
 
 def _links() -> list[Builder]:
     """The links of the blocks that have not ended, the innermost first."""
-    found = []
+    links = []
     entry = CURRENT.get()
     while (link := _link(entry)) is not _ROOT:
         if link is not None:
-            found.append(link)
+            links.append(link)
         entry = entry.outer
-    return found
+    return links
 
 
 def _around(link: Builder) -> Iterator[Builder]:
@@ -558,8 +558,8 @@ def _around(link: Builder) -> Iterator[Builder]:
 def _asleep(link: Builder) -> frozenset[FrameType]:
     """The suspended generators and coroutines that entered blocks of the chain."""
     frames = _frames()
-    found = [one.frame for one in _links()]
-    return frozenset(frame for frame in found if frame is not None and frame not in frames)
+    entered = [entry.frame for entry in _links()]
+    return frozenset(frame for frame in entered if frame is not None and frame not in frames)
 
 
 def _frames() -> set[FrameType]:
@@ -567,13 +567,13 @@ def _frames() -> set[FrameType]:
 
     Others are left out: a set that holds the frame that holds it would keep all variables until a collection.
     """
-    found = set()
+    frames = set()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_flags & _SUSPENDS:
-            found.add(frame)
+            frames.add(frame)
         frame = frame.f_back
-    return found
+    return frames
 
 
 def _suspending_frame() -> FrameType | None:

@@ -13,17 +13,17 @@ There may be None for an output that nobody uses.
 """
 
 
-def copy_operations(operations: Iterable[Operation], made: dict[Output, Output], build: Build) -> None:
+def copy_operations(operations: Iterable[Operation], copies: dict[Output, Output], build: Build) -> None:
     """Build operations again, in order.
 
     Args:
         operations: the old ones.
-        made: from old outputs to new ones: at first those that are given, which stay, then all.
+        copies: from old outputs to new ones: at first those that are given, which stay, then all.
         build: builds the new outputs of each operation.
     """
-    keep = made.setdefault
+    keep = copies.setdefault
     for op in operations:
-        built = build(op, tuple([made[x] for x in op.inputs]))
+        built = build(op, tuple([copies[x] for x in op.inputs]))
         if len(op.outputs) == 1:  # Most operations have one; a loop would take twice as long.
             (new,) = built
             if new is not None:

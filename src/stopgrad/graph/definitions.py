@@ -26,10 +26,10 @@ class Registry(dict[str, D]):
 
     def __missing__(self, type: str) -> D:
         self.complete()
-        found = super().get(type)
-        if found is None:
+        definition = super().get(type)
+        if definition is None:
             raise KeyError(type)
-        return found
+        return definition
 
     def get(self, type: str, default: object = None) -> Any:
         try:
@@ -69,9 +69,9 @@ class Registry(dict[str, D]):
         module = definition.__module__
         if not module.startswith("stopgrad."):
             self.complete()
-        known = super().get(definition.type)
+        existing = super().get(definition.type)
         # If the import of a module was interrupted, it is imported again.
-        if known is not None and not (known.__module__ == module and module.startswith("stopgrad.")):
+        if existing is not None and not (existing.__module__ == module and module.startswith("stopgrad.")):
             raise DefinitionError(f"operation {definition.type} is defined twice")
         self[definition.type] = definition
 

@@ -25,7 +25,7 @@ _KEY = re.compile(r"\w+")
 def docstring(definition: Any, families: Iterable[type]) -> str:
     """The docstring of a definition, completed from its families and its rule of inference."""
     rule = getattr(definition.infer, "document", "")
-    shared = [vars(one).get("__doc__") or "" for one in families]
+    shared = [vars(family).get("__doc__") or "" for family in families]
     if not rule and not any(":\n" in text for text in shared):
         return definition.__doc__ or ""
     variadic = (definition.variadic,) if definition.variadic else ()
@@ -56,20 +56,20 @@ def composed(own: str, inherited: Iterable[str], names: Sequence[str]) -> str:
             x: a number.
             y: too.
     """
-    found, *others = [dict(_sections(text)) for text in (own, *inherited)]
-    if not any(title in one for one in others for title in _INHERITED):
+    parts, *others = [dict(_sections(text)) for text in (own, *inherited)]
+    if not any(title in ancestor for ancestor in others for title in _INHERITED):
         return own
     for title in ("Returns", "Raises"):
-        for one in others:
-            if title in one:
-                found.setdefault(title, one[title])
+        for ancestor in others:
+            if title in ancestor:
+                parts.setdefault(title, ancestor[title])
     for title, keys in ("Args", names), ("Constraints", _NUMBERS):
-        entries = _entries(found.get(title, ""))
-        for one in others:
-            further = _entries(one.get(title, ""))
+        entries = _entries(parts.get(title, ""))
+        for ancestor in others:
+            further = _entries(ancestor.get(title, ""))
             entries = {key: further[key] for key in further if key in keys} | entries
-        found[title] = "\n".join(entries[key] for key in sorted(entries, key=_place(keys)))
-    return "\n\n".join([found[""], *(f"{title}:\n{found[title]}" for title in TITLES if found.get(title))])
+        parts[title] = "\n".join(entries[key] for key in sorted(entries, key=_place(keys)))
+    return "\n\n".join([parts[""], *(f"{title}:\n{parts[title]}" for title in TITLES if parts.get(title))])
 
 
 @lru_cache(256)
@@ -83,8 +83,8 @@ def _sections(text: str) -> dict[str, str]:
 @lru_cache(256)
 def _entries(part: str) -> dict[str, str]:
     """The entries of a section, by the name or the number of the constraint with which they begin."""
-    found = _NEXT_ENTRY.split(part) if part else []
-    return {_KEY.findall(entry)[0]: entry for entry in found}
+    entries = _NEXT_ENTRY.split(part) if part else []
+    return {_KEY.findall(entry)[0]: entry for entry in entries}
 
 
 def _place(keys: Sequence[str]) -> Callable[[str], int]:

@@ -71,8 +71,8 @@ def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Una
                     return emit(definition, (x,), (), name, graph, 1).outputs[0]
                 except Exception:
                     return whole(x, name)  # Promotes the operand, or fails again with the full error.
-        elif name is None and (made := recalled(definition, (x,))) is not None:
-            return made
+        elif name is None and (result := recalled(definition, (x,))) is not None:
+            return result
         return whole(x, name)
 
     return _named(definition, whole, function, function_name, parameter, "name")
@@ -94,8 +94,8 @@ def binary(definition: type[Op], function_name: str, first: str = "x", second: s
                     return emit(definition, (x, y), (), name, graph, 1).outputs[0]
                 except Exception:
                     return whole(x, y, name)  # Promotes the operands, or fails again with the full error.
-        elif name is None and type(y) is not Output and (made := recalled(definition, (x, y))) is not None:
-            return made
+        elif name is None and type(y) is not Output and (result := recalled(definition, (x, y))) is not None:
+            return result
         return whole(x, y) if name is None else whole(x, y, name)
 
     return _named(definition, whole, function, function_name, first, second, "name")
@@ -113,8 +113,8 @@ def directly(definition: type[Op], *values: Any) -> Callable[[F], F]:
             if len(args) == 2 and not kwargs:
                 x, y = args
                 if type(x) is Output and type(y) is Output and (graph := x.op.graph) is y.op.graph:
-                    known = ((x.type, y.type), values) in definition._inferred
-                    if known and (not graph.careful or graph.is_plain(x, y)):
+                    is_inferred = ((x.type, y.type), values) in definition._inferred
+                    if is_inferred and (not graph.careful or graph.is_plain(x, y)):
                         return emit(definition, (x, y), values, None, graph, 1).outputs[0]
             return whole(*args, **kwargs)
 
@@ -131,8 +131,8 @@ def _named(
     *parameters: str,
 ) -> Callable[..., Tensor]:
     """Publish a function under its name, with TensorFlow's names for its parameters."""
-    for one in (whole, function):
-        one.__name__ = one.__qualname__ = function_name
+    for form in (whole, function):
+        form.__name__ = form.__qualname__ = function_name
     code = function.__code__
     reader = code.replace(co_varnames=(*parameters, *code.co_varnames[len(parameters) :]))
     function.__code__ = reader

@@ -170,16 +170,16 @@ def checked_path(path: AnyPath) -> str:
 
 def _old(target: str, shown: str) -> os.stat_result | None:
     try:
-        found = os.stat(target)
+        status = os.stat(target)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
-        raise FileError(f"{shown} cannot be written: it is {_kind_of(found)}; give the path of a file")
-    return found
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(f"{shown} cannot be written: it is {_kind_of(status)}; give the path of a file")
+    return status
 
 
-def _kind_of(found: os.stat_result) -> str:
-    return "a folder" if stat.S_ISDIR(found.st_mode) else "a device or a pipe"
+def _kind_of(status: os.stat_result) -> str:
+    return "a folder" if stat.S_ISDIR(status.st_mode) else "a device or a pipe"
 
 
 def _part_file(beginning: str) -> tuple[str, int]:
@@ -304,10 +304,10 @@ class ArrayFile:
     def __init__(self, path: AnyPath) -> None:
         self.path = checked_path(path)
         try:
-            found = os.stat(self.path)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.stat(self.path)
+            if not stat.S_ISREG(status.st_mode):
                 raise FileError(
-                    f"{self.path} cannot be read: it is {_kind_of(found)}; give the path of a file"
+                    f"{self.path} cannot be read: it is {_kind_of(status)}; give the path of a file"
                 )
             self._check_header()
             self._file = cast("Any", safe_open)(self.path, "numpy", backend="pread")
@@ -347,11 +347,11 @@ class ArrayFile:
             raise GraphError(f"{self.path} holds no value of {what}; it has {self.some_names()}")
         part = self._file.get_slice(name)
         stored, shape = part.get_dtype(), tuple(part.get_shape())
-        said = self.notes.get(_DTYPE + name)
-        pairs = said == "complex128" and stored == "F64" and shape[-1:] == (2,)
-        if said is not None and not pairs:
+        noted = self.notes.get(_DTYPE + name)
+        pairs = noted == "complex128" and stored == "F64" and shape[-1:] == (2,)
+        if noted is not None and not pairs:
             raise GraphError(
-                f"{self.path} holds {stored}{show_shape(shape)} for {what}, said to be {said[:40]}"
+                f"{self.path} holds {stored}{show_shape(shape)} for {what}, said to be {noted[:40]}"
             )
         dtype = DTYPES["complex128"] if pairs else _DTYPES.get(stored)
         if dtype is None:

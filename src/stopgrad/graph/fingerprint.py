@@ -25,7 +25,7 @@ def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output], blocks: boo
     """
     if outputs and outputs[0].op.graph.acting:
         return None
-    found = hashlib.sha256(_sources().encode())
+    digest = hashlib.sha256(_sources().encode())
     ours: set[Any] = set()
     numbers: dict[Any, int] = {}
     for op, line in _lines(inputs, outputs):
@@ -36,8 +36,8 @@ def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output], blocks: boo
                 ours.add(op.definition)
             if blocks and op.graph._hidden:
                 line += f" in {numbers.setdefault(op.graph._hidden.get(op), len(numbers))}"
-        found.update(line.encode())
-    return found.hexdigest()
+        digest.update(line.encode())
+    return digest.hexdigest()
 
 
 def lines_of(inputs: Sequence[Output], outputs: Sequence[Output]) -> tuple[list[str], Callable[[int], str]]:
@@ -46,21 +46,21 @@ def lines_of(inputs: Sequence[Output], outputs: Sequence[Output]) -> tuple[list[
     Returns:
         the lines; and a function that returns the text of a line for the user, by its number.
     """
-    found = [*_lines(inputs, outputs)]
+    lines = [*_lines(inputs, outputs)]
 
     def shown(i: int) -> str:
-        op, line = found[i]
-        return line if op is None else _shown(op)
+        op, line = lines[i]
+        return line if op is None else _operation_text(op)
 
-    return [line for _, line in found], shown
+    return [line for _, line in lines], shown
 
 
-def _shown(op: Operation) -> str:
-    values = [_value_shown(value) for value in op.values]
+def _operation_text(op: Operation) -> str:
+    values = [_value_text(value) for value in op.values]
     return f"{describe(op)}, of {', '.join([*[x.name for x in op.inputs], *values]) or 'nothing'}"
 
 
-def _value_shown(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, Literal):
         array = value.array
         few = repr(array.tolist()) if array.size <= _FEW else digest(array)[:12]
@@ -77,11 +77,11 @@ def _lines(inputs: Sequence[Output], outputs: Sequence[Output]) -> Iterator[tupl
     bodies: dict[Body, int] = {}
     heads: dict[Any, str] = {}
     todo: list[tuple[Sequence[Output], Sequence[Output | None]]] = [(inputs, outputs)]
-    for given, results in todo:  # The list grows with bodies that are found.
-        numbers = {x.op: n for n, x in enumerate(given)}
-        yield None, repr([(_type(x), numbers[x.op]) for x in given])
-        wanted = [y for y in results if y is not None]
-        for op in wanted[0].op.graph.subgraph_to(wanted) if wanted else ():
+    for parameters, results in todo:  # The list grows with bodies that are found.
+        numbers = {x.op: n for n, x in enumerate(parameters)}
+        yield None, repr([(_type(x), numbers[x.op]) for x in parameters])
+        present = [y for y in results if y is not None]
+        for op in present[0].op.graph.subgraph_to(present) if present else ():
             if op not in numbers:
                 numbers[op] = len(numbers)
                 read = " ".join([f"{numbers[x.op]}:{x.index}" for x in op.inputs])

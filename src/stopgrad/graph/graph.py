@@ -323,17 +323,17 @@ def describe(x: Operation | Output) -> str:
     return f"{what} built at {location.describe()}" if location else what
 
 
-def needed(outputs: Iterable[Output], given: Container[Output] = frozenset()) -> list[Operation]:
+def needed(outputs: Iterable[Output], provided: Container[Output] = frozenset()) -> list[Operation]:
     """The operations that must be computed, in order, if some outputs are given."""
-    found = {y.op for y in outputs if y not in given}
-    stack = [*found]
+    reached = {y.op for y in outputs if y not in provided}
+    stack = [*reached]
     while stack:
         for x in stack.pop().inputs:
             op = x.op
-            if op not in found and x not in given:
-                found.add(op)
+            if op not in reached and x not in provided:
+                reached.add(op)
                 stack.append(op)
-    return sorted(found, key=by_id)
+    return sorted(reached, key=by_id)
 
 
 class Graph:
@@ -438,15 +438,15 @@ class Graph:
         return builder.tracing is None
 
     def _members(self, operands: Iterable[Operand]) -> list[Operation]:
-        found = []
+        members = []
         for x in operands if isinstance(operands, Iterable) else [operands]:
             if not hasattr(x, "as_output"):
                 raise GraphError(f"takes a list of outputs of the graph, not {x!r:.60}")
             op = x.as_output().op
             if op.graph is not self:
                 raise GraphError(f"{describe(op)} belongs to another graph")
-            found.append(op)
-        return found
+            members.append(op)
+        return members
 
     def __len__(self) -> int:
         return len(self._operations)

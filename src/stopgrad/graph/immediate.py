@@ -65,9 +65,9 @@ def recalled(
         plan = _PLANS.get(_key(definition, operands, values))
         if plan is None or default_graph() is not None:
             return None
-        made = _computed(plan, operands)
-        _NOTES.last = _NOTES.last[0] + 1, plan, tuple([id(x) for x in operands]), id(made)
-        return made
+        result = _computed(plan, operands)
+        _NOTES.last = _NOTES.last[0] + 1, plan, tuple([id(x) for x in operands]), id(result)
+        return result
     except Exception:
         return None  # The uncached way fails again, and says why.
 
@@ -75,10 +75,10 @@ def recalled(
 def _computed(plan: Plan, operands: Sequence[Any]) -> NumpyArray:
     converts, run, dtype = plan
     if any(converts):
-        given = zip(operands, converts, strict=True)
-        operands = [x if to is None else np.asarray(x, to) for x, to in given]
-    made = QUIET.copy().run(run, *operands)
-    return owned(made if type(made) is np.ndarray and made.dtype is dtype else np.asarray(made, dtype))
+        pairs = zip(operands, converts, strict=True)
+        operands = [x if to is None else np.asarray(x, to) for x, to in pairs]
+    y = QUIET.copy().run(run, *operands)
+    return owned(y if type(y) is np.ndarray and y.dtype is dtype else np.asarray(y, dtype))
 
 
 def owned(array: NumpyArray) -> NumpyArray:
@@ -96,9 +96,9 @@ _NOTES = _Notes()
 
 
 def evaluate(
-    definition: type[Op], arrays: Sequence[NumpyArray], values: tuple[Any, ...], given: Sequence[Any] = ()
+    definition: type[Op], arrays: Sequence[NumpyArray], values: tuple[Any, ...], originals: Sequence[Any] = ()
 ) -> Any:
-    """Compute with NumPy, at once. *given* are the operands before they were made arrays."""
+    """Compute with NumPy, at once. *originals* are the operands before they were made arrays."""
     with about(definition, *arrays):
         inputs = tuple([type_of(x) for x in arrays])
         types = infer_types(definition, inputs, values)
@@ -109,24 +109,24 @@ def evaluate(
     with naming(definition):
         run = prepared(definition, values, Types(inputs, types), NUMPY_BACKEND, lambda: definition.type)
         try:
-            made = quietly(run, *arrays)
+            computed = quietly(run, *arrays)
         except (StopgradError, MemoryError):
             raise
         except Exception as error:
             raise failed("it", NUMPY_BACKEND.name, error) from error
     if len(types) > 1:
-        return tuple([owned(np.asarray(v, t.dtype.numpy)) for v, t in zip(made, types, strict=True)])
+        return tuple([owned(np.asarray(v, t.dtype.numpy)) for v, t in zip(computed, types, strict=True)])
     dtype, plan = types[0].dtype.numpy, None
-    if definition.cached and not definition.has_bodies and any(type(x) is np.ndarray for x in given):
-        key = _key(definition, given, values)
+    if definition.cached and not definition.has_bodies and any(type(x) is np.ndarray for x in originals):
+        key = _key(definition, originals, values)
         if key is not None:
             if len(_PLANS) >= PLANS:
                 _PLANS.clear()
-            together = zip(given, arrays, strict=True)
+            together = zip(originals, arrays, strict=True)
             converts = tuple([None if x is array else array.dtype for x, array in together])
             plan = _PLANS[key] = Plan(converts, run, dtype)
-    result = owned(np.asarray(made, dtype))
-    _NOTES.last = _NOTES.last[0] + 1, plan, tuple([id(x) for x in given]), id(result)
+    result = owned(np.asarray(computed, dtype))
+    _NOTES.last = _NOTES.last[0] + 1, plan, tuple([id(x) for x in originals]), id(result)
     return result
 
 
@@ -155,21 +155,21 @@ class Call:
 
     def repeated(self) -> NumpyArray | None:
         """The result of the call, if an equal one is cached."""
-        found = None if self.key is None else _CALLS.get(self.key)
-        if found is None or default_graph() is not None:
+        cached = None if self.key is None else _CALLS.get(self.key)
+        if cached is None or default_graph() is not None:
             return None
         try:
-            return _computed(found[0], [self.arrays[i] for i in found[1]])
+            return _computed(cached[0], [self.arrays[i] for i in cached[1]])
         except Exception:
             return None  # The uncached way fails again, and says why.
 
-    def remember(self, made: object) -> None:
-        """Cache the call, if its result *made* was computed by one operation of all its arrays.
+    def remember(self, value: object) -> None:
+        """Cache the call, if its result *value* was computed by one operation of all its arrays.
 
         If one array was given twice, the positions of operands are not known.
         """
         count, plan, operands, result = _NOTES.last
-        if self.key is None or plan is None or count != self.computed + 1 or result != id(made):
+        if self.key is None or plan is None or count != self.computed + 1 or result != id(value):
             return
         positions = {id(x): i for i, x in enumerate(self.arrays)}
         if len(positions) == len(self.arrays) and positions.keys() == set(operands):
@@ -178,13 +178,13 @@ class Call:
             _CALLS[self.key] = plan, tuple([positions[x] for x in operands])
 
 
-def _described(given: Sequence[Any], arrays: list[Any]) -> tuple[Any, ...] | None:
+def _described(arguments: Sequence[Any], arrays: list[Any]) -> tuple[Any, ...] | None:
     """A key of arguments: arrays count by their types, others by type and value; two entries for each.
 
     None if there is another kind of argument.
     """
     parts: list[Any] = []
-    for x in given:
+    for x in arguments:
         kind = type(x)
         if kind is np.ndarray:
             arrays.append(x)

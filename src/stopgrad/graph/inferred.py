@@ -19,17 +19,17 @@ def infer_types(
 ) -> tuple[TensorType, ...]:
     """The types of the outputs, cached by operand types and attributes."""
     key = (types, values)
-    found = definition._inferred.get(key)
-    if found is None:
+    output_types = definition._inferred.get(key)
+    if output_types is None:
         if definition.cached:
             check_canonical(definition, values)
             if next(_REMEMBERED) % REMEMBERED == 0:
                 for other in dict.values(REGISTRY):  # Only those that have been imported.
                     other._inferred.clear()
         inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
-        found = inferred if isinstance(inferred, tuple) else (inferred,)
-        definition._inferred[key] = found
-    return found
+        output_types = inferred if isinstance(inferred, tuple) else (inferred,)
+        definition._inferred[key] = output_types
+    return output_types
 
 
 REMEMBERED = 8192
@@ -65,10 +65,10 @@ def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any
     names = definition.operands
     if definition.variadic:
         names += (definition.variadic,) * (len(shown) - len(names))
-    given = "".join(f"\n  {name} = {text}" for name, text in zip(names, shown, strict=False))
+    listing = "".join(f"\n  {name} = {text}" for name, text in zip(names, shown, strict=False))
     if isinstance(error, DTypeError):
-        given += "".join(dict.fromkeys(widened(x) for x in operands if isinstance(x, Output)))
-    raise type(error)(f"{definition.type}: {error.message}{given}") from None
+        listing += "".join(dict.fromkeys(widened(x) for x in operands if isinstance(x, Output)))
+    raise type(error)(f"{definition.type}: {error.message}{listing}") from None
 
 
 def widened(x: Output) -> str:

@@ -116,8 +116,8 @@ class Types(NamedTuple):
 
 def lowering(definition: type[Op], engine: str) -> Callable[..., Any] | Unsupported:
     """A definition's own form for an engine, or else its lowering over array namespaces."""
-    found: Callable[..., Any] | Unsupported = getattr(definition, engine, definition.lower)
-    return found
+    lower: Callable[..., Any] | Unsupported = getattr(definition, engine, definition.lower)
+    return lower
 
 
 @functools.lru_cache(4096)
@@ -136,8 +136,8 @@ def _widened(function: Callable[..., Any], narrow: Sequence[bool]) -> Callable[.
 
     def in_float32(xp: Namespace, *arrays: Array, **attributes: object) -> Any:
         # Engines may keep arrays wider than their dtype: these stay as they are.
-        given = zip(arrays, narrow, strict=True)
-        wide = [x.astype(np.float32) if is_narrow and x.dtype.itemsize == 2 else x for x, is_narrow in given]
+        pairs = zip(arrays, narrow, strict=True)
+        wide = [x.astype(np.float32) if is_narrow and x.dtype.itemsize == 2 else x for x, is_narrow in pairs]
         return function(xp, *wide, **attributes)
 
     return in_float32
@@ -253,11 +253,11 @@ class _Program:
         convert = self._backend.array
         for op, function, reads, writes, dtypes, dead in self.steps:
             try:
-                made = function(*[values[i] for i in reads])
+                computed = function(*[values[i] for i in reads])
                 if len(writes) == 1:
-                    values[writes[0]] = convert(made, dtypes[0])
+                    values[writes[0]] = convert(computed, dtypes[0])
                 else:
-                    for i, value, dtype in zip(writes, made, dtypes, strict=True):
+                    for i, value, dtype in zip(writes, computed, dtypes, strict=True):
                         values[i] = convert(value, dtype)
                     value = None  # Else it would be kept until the next step.
             except Exception as error:
@@ -299,10 +299,10 @@ class _Program:
                 step = -1 if trace is None else trace.tb_lineno - _FIRST_LINE
                 if not 0 <= step < len(self.steps):
                     raise
-                found = failed(describe(self.steps[step].op), self._backend.name, error)
-                if found is error:
+                explained = failed(describe(self.steps[step].op), self._backend.name, error)
+                if explained is error:
                     raise
-                raise found from error
+                raise explained from error
 
         return named
 
@@ -333,27 +333,27 @@ def compiled(
     Where no operation has bodies or acts, and there are not too many, it is written out, which takes 9 µs a
     step, and then half the time on small arrays. Then it runs in a context of its own, not in its caller's.
     """
-    made = _Program(inputs, outputs, _Way(NUMPY_BACKEND, regions))
-    if len(made.steps) > WRITTEN or any(step.op.definition.may_act for step in made.steps):
-        return lambda *arrays: quietly(made.run, arrays)
-    run = made.written()
+    program = _Program(inputs, outputs, _Way(NUMPY_BACKEND, regions))
+    if len(program.steps) > WRITTEN or any(step.op.definition.may_act for step in program.steps):
+        return lambda *arrays: quietly(program.run, arrays)
+    run = program.written()
     return lambda *arrays: QUIET.copy().run(run, *arrays)
 
 
 def _steps(
     slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence[Output], way: _Way
 ) -> list[_Step]:
-    given = {x.op for x in inputs}
-    operations = [op for op in outputs[0].op.graph.subgraph_to(outputs) if op not in given] if outputs else []
+    fed = {x.op for x in inputs}
+    operations = [op for op in outputs[0].op.graph.subgraph_to(outputs) if op not in fed] if outputs else []
     units = _units(operations, [] if way.regions is None else way.regions(operations, outputs), way)
     for unit in units:
         for y in unit.outputs:
             slots[y] = len(slots)
     last_use = {slots[x]: n for n, unit in enumerate(units) for x in (*unit.outputs, *unit.inputs)}
-    kept = {slots[y] for y in outputs}
+    result_slots = {slots[y] for y in outputs}
     dead: dict[int, tuple[int, ...]] = {}
     for slot, n in last_use.items():
-        if slot not in kept:
+        if slot not in result_slots:
             dead[n] = (*dead.get(n, ()), slot)
     dtypes: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # Equal tuples are shared.
     return [

@@ -38,7 +38,7 @@ class Names:
 
     def of(self, op: Operation) -> str:
         """The name of an operation; of one that was taken back, the name without a number."""
-        if not self._there(op):
+        if not self._holds(op):
             return op._label if op._label and op._label[-1] != "/" else f"{op._label}{op.type}"
         if op.id >= len(self._names):
             self._settle()
@@ -47,8 +47,8 @@ class Names:
     def find(self, name: str) -> Operation | None:
         """The operation of this name, or None."""
         self._settle()
-        found = self._taken.get(name)
-        return found if found is not None and self._there(found) else None
+        op = self._taken.get(name)
+        return op if op is not None and self._holds(op) else None
 
     def all(self) -> Sequence[str]:
         """The names of all operations, in their order."""
@@ -87,11 +87,11 @@ class Names:
         It is reserved as long as the *holder* lives, which is held weakly, or an operation is below it.
         """
         self._prepare(check_name(name))
-        found = self._unique(prefix + name)
+        unique = self._unique(prefix + name)
         # Graphs that were inlined have operations below prefixes that nobody has claimed.
-        start = len(self._operations) if found in self._inhabited and self._is_inhabited(found) else 0
-        self._claims[found] = weakref.ref(holder), start
-        return found + "/"
+        start = len(self._operations) if unique in self._inhabited and self._is_inhabited(unique) else 0
+        self._claims[unique] = weakref.ref(holder), start
+        return unique + "/"
 
     def forget(self, first: int, removed: Sequence[Operation]) -> None:
         """Drop the entries of operations from position *first* on, which are about to be removed."""
@@ -105,7 +105,7 @@ class Names:
 
     # -------------------------------------------------------------------------------- finding out
 
-    def _there(self, op: Operation) -> bool:
+    def _holds(self, op: Operation) -> bool:
         operations = self._operations
         return op.id < len(operations) and operations[op.id] is op
 
@@ -145,7 +145,7 @@ class Names:
         """Record an operation as the first one below its prefixes, unless there are others."""
         prefixes = []
         prefix = label.rpartition("/")[0]
-        while prefix and not ((first := self._inhabited.get(prefix)) is not None and self._there(first)):
+        while prefix and not ((first := self._inhabited.get(prefix)) is not None and self._holds(first)):
             prefixes.append(prefix)
             prefix = prefix.rpartition("/")[0]
         for prefix in reversed(prefixes):  # If a prefix has operations, so have those around it.
@@ -163,7 +163,7 @@ class Names:
 
     def _is_free(self, name: str, own: Operation | None) -> bool:
         holder = self._taken.get(name)
-        if holder is not None and holder is not own and self._there(holder):
+        if holder is not None and holder is not own and self._holds(holder):
             return False
         claim = self._claims.get(name)
         if claim is None:
@@ -173,7 +173,7 @@ class Names:
 
     def _is_inhabited(self, prefix: str) -> bool:
         first = self._inhabited.get(prefix)
-        return first is not None and self._there(first)
+        return first is not None and self._holds(first)
 
     def _is_inhabited_from(self, prefix: str, start: int) -> bool:
         if not start:
@@ -188,13 +188,13 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
 
 def check_name(name: str) -> bool:
     """Names follow TensorFlow's rule. Whether this one could also be made for an operation without a name."""
-    found = _is_generated(name) if isinstance(name, str) else None
-    if found is None:
+    generated = _is_generated(name) if isinstance(name, str) else None
+    if generated is None:
         raise GraphError(
             f"{name!r:.60} cannot name an operation or scope: start with a letter or digit, then letters, "
             "digits and _ . - /"
         )
-    return found
+    return generated
 
 
 @functools.lru_cache(4096)

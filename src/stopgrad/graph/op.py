@@ -315,22 +315,22 @@ class Op:
         Raises:
             ArgumentError: an attribute is not of its kind.
         """
-        found = []
+        converted = []
         for (name, kind), value in zip(cls.kinds.items(), values, strict=True):
             try:
-                found.append(CANONICAL[kind](value))
+                converted.append(CANONICAL[kind](value))
             except (TypeError, ShapeError, OverflowError):
                 raise ArgumentError(f"{name} is {kind.value}, not {shorten(value)}") from None
-        return tuple(found)
+        return tuple(converted)
 
     @classmethod
     def sized(cls, values: tuple[Any, ...], binding: Mapping[str, int]) -> tuple[Any, ...]:
         """Attributes with sizes replaced by numbers, from the values of their names."""
-        found = []
+        replaced = []
         for kind, value in zip(cls.kinds.values(), values, strict=True):
-            known = SIZED.get(kind)
-            found.append(value if known is None else map_sizes(value, partial(known, binding=binding)))
-        return tuple(found)
+            bind = SIZED.get(kind)
+            replaced.append(value if bind is None else map_sizes(value, partial(bind, binding=binding)))
+        return tuple(replaced)
 
     @classmethod
     def identity(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -342,10 +342,10 @@ class Op:
     @classmethod
     def _read_signature(cls) -> None:
         cls.operands, cls.variadic, attributes = parameters(cls.infer)
-        given = cls.kinds
+        declared = cls.kinds
         cls.kinds = {}
         for name, annotation in attributes.items():
-            kind = given.get(name) or BY_ANNOTATION.get(annotation)
+            kind = declared.get(name) or BY_ANNOTATION.get(annotation)
             if kind is None:
                 raise DefinitionError(
                     f"operation {cls.__name__}: the attribute {name!r} has no kind; annotate it "
@@ -374,17 +374,17 @@ class Op:
     @classmethod
     def _read_rules(cls) -> None:
         names = cls.operands + ((cls.variadic,) if cls.variadic else ())
-        given = cls.gradient
-        cls.joint = given if isinstance(given, Joint) else None
-        if isinstance(given, (NoGradient, Joint)):
-            walls = given.walls if isinstance(given, Joint) else {}
-            given = {name: walls.get(name, cast("Rule | NoGradient", given)) for name in names}
-        if set(given) != set(names):
+        rules = cls.gradient
+        cls.joint = rules if isinstance(rules, Joint) else None
+        if isinstance(rules, (NoGradient, Joint)):
+            walls = rules.walls if isinstance(rules, Joint) else {}
+            rules = {name: walls.get(name, cast("Rule | NoGradient", rules)) for name in names}
+        if set(rules) != set(names):
             raise DefinitionError(
-                f"operation {cls.__name__}: gradient rules for {sorted(given)}, operands {sorted(names)}; "
+                f"operation {cls.__name__}: gradient rules for {sorted(rules)}, operands {sorted(names)}; "
                 "give each a rule or not_differentiable(reason)"
             )
-        cls.rules = tuple(given[name] for name in names)
+        cls.rules = tuple(rules[name] for name in names)
         cls.differentiable = tuple(i for i, rule in enumerate(cls.rules) if not isinstance(rule, NoGradient))
         depends = cls.variadic or cls.selective or cls.tells_apart
         cls.always_open = None if depends else cls.differentiable
@@ -457,7 +457,7 @@ class Op:
     ) -> Operation:
         """A new operation of this type in a scope, as by its public function there."""
         with as_scope(scope, f"{cls.type}.create"):
-            made = cls.function(*operands, name=name, **attributes)
-        while isinstance(made, (tuple, list)):
-            made = made[0]
-        return cast("Output", made).op
+            result = cls.function(*operands, name=name, **attributes)
+        while isinstance(result, (tuple, list)):
+            result = result[0]
+        return cast("Output", result).op

@@ -89,31 +89,27 @@ def guarded(what: str, by_type: bool = False, alike: bool = False) -> Callable[[
             else:
                 if by_type:
                     repeatable = Call(public, args, kwargs)
-                    if (found := repeatable.repeated()) is not None:
-                        return found
+                    if (cached := repeatable.repeated()) is not None:
+                        return cached
                 graph = _graph_among(args, kwargs)
             length = 0 if graph is None else len(graph._operations)
             others = _lengths() if graph is not None and graph.careful else ()
             try:
                 try:
-                    if key is not None and (made := repeated(key, outputs, graph)) is not None:
-                        return made
-                    made = function(*args, **kwargs)
+                    if key is not None and (result := repeated(key, outputs, graph)) is not None:
+                        return result
+                    result = function(*args, **kwargs)
                     if key is not None:
-                        remember(key, outputs, graph, length, made)
+                        remember(key, outputs, graph, length, result)
                     elif repeatable is not None:
-                        repeatable.remember(made)
-                    return made
+                        repeatable.remember(result)
+                    return result
                 except BaseException as error:  # A KeyboardInterrupt leaves nothing behind either.
                     _undo(graph, length, others)
-                    if isinstance(error, StopgradError):
-                        error.name_after(what)
+                    explained = _for_user(error, what, shown, sys._getframe(1))
+                    if explained is error:
                         raise
-                    told = _explained(error, shown, sys._getframe(1))
-                    if told is None:
-                        raise
-                    told.name_after(what)
-                    raise told from error
+                    raise explained from error
             except BaseException:  # Again, in case an interrupt came first.
                 _undo(graph, length, others)
                 raise
@@ -161,12 +157,12 @@ def _holds_leaves(x: Any) -> bool:
 
 def _lengths() -> list[tuple[Graph, int]]:
     """The lengths of the bodies that are being traced, and of the graphs around them."""
-    found = []
+    lengths = []
     trace = current().tracing
     while trace is not None:
-        found += [(one, len(one)) for one in (trace.graph, trace.outer_graph) if one is not None]
+        lengths += [(graph, len(graph)) for graph in (trace.graph, trace.outer_graph) if graph is not None]
         trace = trace.outer
-    return found
+    return lengths
 
 
 def _undo(graph: Graph | None, length: int, others: Iterable[tuple[Graph, int]]) -> None:
@@ -203,6 +199,15 @@ CALLING.add(call.__code__)
 
 for _reader in (as_array, as_list, type_of, shape_of, flatten):
     reads_arguments(_reader)
+
+
+def _for_user(error: BaseException, what: str, shown: str, caller: FrameType | None) -> BaseException:
+    """The error as the user gets it: with the name of what was called, and explained where it is foreign."""
+    explained = error if isinstance(error, StopgradError) else _explained(error, shown, caller)
+    if explained is None:
+        return error
+    explained.name_after(what)
+    return explained
 
 
 def _explained(error: BaseException, shown: str, caller: FrameType | None) -> StopgradError | None:

@@ -64,40 +64,40 @@ def repeated(key: tuple[Any, ...], outputs: Sequence[Output], graph: Graph) -> O
     builder = current()
     if built is None or builder.pending is not None or builder.tracing is not None:
         return None
-    known = tuple(outputs)
+    tensors = tuple(outputs)
     numbers, steps = built
     for number in numbers:
         constant = scalar_in(graph, number)
         if constant is None:
             return None
-        known += (constant,)
+        tensors += (constant,)
     for definition, values, operands in steps:
-        made = emit(definition, operands(known), values, None, graph, 2).outputs
-        known += made
-    return known[-1]
+        results = emit(definition, operands(tensors), values, None, graph, 2).outputs
+        tensors += results
+    return tensors[-1]
 
 
 def remember(
-    key: tuple[Any, ...], outputs: Sequence[Output], graph: Graph, length: int, made: object
+    key: tuple[Any, ...], outputs: Sequence[Output], graph: Graph, length: int, result: object
 ) -> None:
     """Remember what a call built, unless other tensors or names had a part in it.
 
     Args:
         key, outputs: of the call.
         graph, length: where it built, and how many operations there were before.
-        made: its result.
+        result: what it returned.
     """
     if graph._author != get_ident() or graph._authored_from > length:
         return
     built = [op for op in graph._operations[length:] if scalar_key(op) is None]
-    if not 0 < len(built) <= LARGEST or made is not built[-1].outputs[0] or not _alike(built, outputs):
+    if not 0 < len(built) <= LARGEST or result is not built[-1].outputs[0] or not _alike(built, outputs):
         return
     inside = [op.outputs[0] for op in built]
     others = {x: None for op in built for x in op.inputs}.keys() - {*outputs, *inside}
     numbers = {x: scalar_key(x.op) for x in others}
-    known = [*outputs, *numbers, *inside]
-    places = {x: i for i, x in enumerate(known)}
-    if None in numbers.values() or len(places) < len(known):  # An output that is given twice has two places.
+    xs = [*outputs, *numbers, *inside]
+    places = {x: i for i, x in enumerate(xs)}
+    if None in numbers.values() or len(places) < len(xs):  # An output that is given twice has two places.
         return
     if len(_CALLS) >= CALLS:
         _CALLS.clear()
@@ -110,7 +110,7 @@ def _taking(places: Sequence[int]) -> Any:
     return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
 
 
-def _alike(built: Iterable[Operation], given: Iterable[Output]) -> bool:
+def _alike(built: Iterable[Operation], operands: Iterable[Output]) -> bool:
     """Whether any equal call would build such operations, below the builder's prefix of names."""
     builder = current()
     sizes: list[Dim] = []
@@ -121,14 +121,14 @@ def _alike(built: Iterable[Operation], given: Iterable[Output]) -> bool:
         if op._label != builder.prefix_in(op.graph):
             return False
         map_sizes((op.values, op.outputs[0].type.shape), sizes.append)
-    known = {size for x in given for size in x.type.shape}
+    given_sizes = {size for x in operands for size in x.type.shape}
     # Other sizes may be new for each call. A constant that was given may be what a number became, too.
-    return known.issuperset(sizes) and not any(scalar_key(x.op) for x in given)
+    return given_sizes.issuperset(sizes) and not any(scalar_key(x.op) for x in operands)
 
 
-def _describe(given: Iterable[Any], key: list[Any], outputs: list[Output]) -> bool:
+def _describe(arguments: Iterable[Any], key: list[Any], outputs: list[Output]) -> bool:
     """Add arguments to a key: of outputs the types, of settings the values. False if there are others."""
-    for x in given:
+    for x in arguments:
         kind = type(x)
         if kind is Output:
             outputs.append(x)

@@ -48,13 +48,13 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[R
             users.setdefault(x, []).append(op)
     levels = _levels(operations, rows)
     _sink(operations, rows, levels, users, set(wanted))
-    found = []
+    chosen = []
     for group in _connected(operations, rows, levels):
         members = _without_views(group, users)
         types = {x.type for op in members for x in (*op.inputs, *op.outputs)}
         if _is_worth_it(members) and any(map(_is_large, types)):
-            found.append(_region(members, rows, users, set(wanted)))
-    return found
+            chosen.append(_region(members, rows, users, set(wanted)))
+    return chosen
 
 
 def _bytes(type: TensorType) -> int:
@@ -302,11 +302,11 @@ class _Pieces:
         self._count = rows[members[0]].extent
         self._pieces = max(widest // PIECE, 1)
         # Usually for one number of rows, and for all rows.
-        self._program = functools.lru_cache(2)(functools.partial(_made, members, rows, inputs, outputs))
+        self._program = functools.lru_cache(2)(functools.partial(_compiled, members, rows, inputs, outputs))
 
     def __call__(self, *arrays: NumpyArray) -> Sequence[Any]:
-        count, given = self._count, list(zip(arrays, self._cut, strict=True))
-        if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in given if cut):
+        count, operands = self._count, list(zip(arrays, self._cut, strict=True))
+        if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in operands if cut):
             # If rows are not contiguous, the order of additions could depend on their number.
             return self._program(count)(arrays)
         _memory_is_kept()
@@ -320,7 +320,7 @@ class _Pieces:
             # The last one begins earlier, so that all have the same number of rows.
             start = min(i * step, count - step)
             done = i * step - start
-            values = compute([a[start : start + step] if cut else a for a, cut in given])
+            values = compute([a[start : start + step] if cut else a for a, cut in operands])
             for result, value in zip(results, values, strict=True):
                 result[start + done : start + step] = value[done:]
 
@@ -332,7 +332,7 @@ _memory_is_kept = functools.cache(keep_memory)
 """Asks for it once: pieces get and return much memory, page by page."""
 
 
-def _made(
+def _compiled(
     members: Sequence[Operation],
     rows: Mapping[Operation, _Rows],
     inputs: Sequence[tuple[Output, bool]],
@@ -341,20 +341,20 @@ def _made(
 ) -> Run:
     """Operations on *count* rows, in a graph of their own."""
     graph = Graph()
-    made: dict[tuple[Output, bool], Output] = {}
+    copies: dict[tuple[Output, bool], Output] = {}
     for x, cut in inputs:
-        made[x, cut] = parameter_of(graph, _cut_type(x.type, count) if cut else x.type, x.op)
-    given = list(made.values())
+        copies[x, cut] = parameter_of(graph, _cut_type(x.type, count) if cut else x.type, x.op)
+    parameters = list(copies.values())
     for op in members:
         for x, cut in zip(op.inputs, rows[op].cut, strict=True):
-            if (x, cut) not in made:  # All its rows are equal.
-                made[x, cut] = _again(x.op, (made[x.op.inputs[0], False],), count, graph)[0]
-        taken = tuple([made[key] for key in zip(op.inputs, rows[op].cut, strict=True)])
-        made.update(zip([(y, True) for y in op.outputs], _again(op, taken, count, graph), strict=True))
-    return program(given, [made[y, True] for y in outputs], NUMPY_BACKEND)
+            if (x, cut) not in copies:  # All its rows are equal.
+                copies[x, cut] = _on_rows(x.op, (copies[x.op.inputs[0], False],), count, graph)[0]
+        operands = tuple([copies[key] for key in zip(op.inputs, rows[op].cut, strict=True)])
+        copies.update(zip([(y, True) for y in op.outputs], _on_rows(op, operands, count, graph), strict=True))
+    return program(parameters, [copies[y, True] for y in outputs], NUMPY_BACKEND)
 
 
-def _again(op: Operation, inputs: tuple[Output, ...], count: int, graph: Graph) -> tuple[Output, ...]:
+def _on_rows(op: Operation, inputs: tuple[Output, ...], count: int, graph: Graph) -> tuple[Output, ...]:
     """An operation on *count* rows."""
     values = _cut_values(op, count)
     types = infer_types(op.definition, tuple([x.type for x in inputs]), values)

@@ -24,14 +24,14 @@ def by_gates(gates: Sequence[tuple[Operation, Names]], xs: Sequence[Output]) -> 
     alike: dict[tuple[tuple[Output, ...], int], tuple[Names, list[Operation]]] = {}
     for gate, names in gates:  # Gates that name the same are told apart from others, not from one another.
         alike.setdefault((named_by(gate), id(names)), (names, []))[1].append(gate)
-    found = [(some, _named_through(named, names)) for (named, _), (names, some) in alike.items()]
+    aliased = [(some, _named_through(named, names)) for (named, _), (names, some) in alike.items()]
     closing: dict[tuple[int, ...], list[Output]] = {}
     for x in xs:
-        closed = tuple([k for k, (_, aliases) in enumerate(found) if aliases is None or x in aliases])
+        closed = tuple([k for k, (_, aliases) in enumerate(aliased) if aliases is None or x in aliases])
         closing.setdefault(closed, []).append(x)
     groups: dict[Acting, list[Output]] = {}
     for acting, some in closing.items():
-        groups.setdefault(frozenset(gate for k in acting for gate in found[k][0]), []).extend(some)
+        groups.setdefault(frozenset(gate for k in acting for gate in aliased[k][0]), []).extend(some)
     return groups
 
 
@@ -89,13 +89,13 @@ def aliases_of(x: Output, names: Names) -> Iterator[Output]:
             x = op.inputs[0]
         elif x in names:
             x = names[x]
-        elif op.origin is not None and op.definition.has_bodies and (kept := _kept(x)) is not None:
-            x = kept
+        elif op.origin is not None and op.definition.has_bodies and (original := _original(x)) is not None:
+            x = original
         else:
             return
 
 
-def _kept(x: Output) -> Output | None:
+def _original(x: Output) -> Output | None:
     """The operand whose values inside its bodies an operation returns as *x*; None if it computes others."""
     for wire in x.op.definition.wires(x.op):
         for y, output in zip(wire.body.results, wire.outputs, strict=True):
@@ -109,13 +109,13 @@ def _kept(x: Output) -> Output | None:
 
 def selective_in(body: Body) -> frozenset[Operation]:
     """The selective gates in a body and in the bodies inside it."""
-    found: frozenset[Operation] | None = body.memo.get("selective")
-    if found is None:
+    selective: frozenset[Operation] | None = body.memo.get("selective")
+    if selective is None:
         gates: set[Operation] = set()
         for op in body.operations():
             if op.definition.selective:
                 gates.add(op)
             for wire in op.definition.wires(op) if op.definition.has_bodies else ():
                 gates |= selective_in(wire.body)
-        found = body.memo["selective"] = frozenset(gates)
-    return found
+        selective = body.memo["selective"] = frozenset(gates)
+    return selective

@@ -40,11 +40,11 @@ def spec_of(sharding: object, rank: int) -> Spec:
     """
     if sharding is None:
         return ()
-    given = getattr(sharding, "spec", sharding)
-    given = (given,) if isinstance(given, str) else given
-    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+    entries = getattr(sharding, "spec", sharding)
+    entries = (entries,) if isinstance(entries, str) else entries
+    if not isinstance(entries, Iterable) or isinstance(entries, Mapping):
         raise ArgumentError(f"{shorten(sharding)} is no sharding; {_CURE}")
-    spec = checked_spec(tuple([_entry(entry) for entry in given]))
+    spec = checked_spec(tuple([_entry(entry) for entry in entries]))
     return spec + (None,) * (rank - len(spec))
 
 

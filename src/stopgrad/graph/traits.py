@@ -74,8 +74,8 @@ def check_traits(definition: Any) -> None:
     """
 
     def refuse(trait: str, rule: str) -> None:
-        given = getattr(definition, trait)
-        raise DefinitionError(f"operation {definition.__name__}: {trait!r} must be {rule}, not {given!r}")
+        value = getattr(definition, trait)
+        raise DefinitionError(f"operation {definition.__name__}: {trait!r} must be {rule}, not {value!r}")
 
     for trait in _FLAGS:
         if not isinstance(getattr(definition, trait), bool):
@@ -92,5 +92,5 @@ def check_traits(definition: Any) -> None:
             refuse(trait, f"a {kind.__name__}, or None")
 
 
-def _are(given: Sequence[Any], kind: type[Any]) -> bool:
-    return isinstance(given, tuple) and all(isinstance(one, kind) for one in given)
+def _are(entries: Sequence[Any], kind: type[Any]) -> bool:
+    return isinstance(entries, tuple) and all(isinstance(entry, kind) for entry in entries)

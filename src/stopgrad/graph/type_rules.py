@@ -168,8 +168,8 @@ def _rule(infer: Any, allowed: Callable[[DType], bool], document: str, *names: s
     documented(infer, document, allowed)
     if names:
         signature = inspect.signature(infer)
-        given = zip(signature.parameters.values(), names, strict=True)
-        infer.__signature__ = signature.replace(parameters=[one.replace(name=name) for one, name in given])
+        renames = zip(signature.parameters.values(), names, strict=True)
+        infer.__signature__ = signature.replace(parameters=[p.replace(name=name) for p, name in renames])
     return infer
 
 
@@ -202,15 +202,15 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     for shape in shapes:
         offset = from_right - len(shape)
         for i, size in enumerate(shape, offset):
-            have = result[i]
-            if have is size or (isinstance(size, int) and size == 1):
+            known_size = result[i]
+            if known_size is size or (isinstance(size, int) and size == 1):
                 continue
-            if isinstance(have, int) and have == 1:
+            if isinstance(known_size, int) and known_size == 1:
                 result[i] = size
-            elif not same_size(have, size):
+            elif not same_size(known_size, size):
                 shown = " and ".join(map(show_shape, shapes))
                 raise ShapeError(
-                    f"shapes {shown} do not broadcast: sizes {have} and {size} differ, and neither is 1"
+                    f"shapes {shown} do not broadcast: sizes {known_size} and {size} differ, and neither is 1"
                 )
             elif isinstance(size, int):
                 result[i] = size

@@ -90,11 +90,11 @@ class Model:
             raise ArgumentError(
                 f"{self.__name__} has no parameter {unknown[0]!r}; it has {shorten(list(self.parameters))}"
             )
-        given = dict(zip(self.inputs.values(), self._leaves(args, kwargs), strict=True))
+        feeds = dict(zip(self.inputs.values(), self._leaves(args, kwargs), strict=True))
         for name, x in self.parameters.items():
-            given[x] = parameters.get(name, x.op.value.array)
+            feeds[x] = parameters.get(name, x.op.value.array)
         names = {x: name for name, x in (self.inputs | self.parameters).items()}
-        values = {x: self._fitting(value, x, names[x]) for x, value in given.items()}
+        values = {x: self._fitting(value, x, names[x]) for x, value in feeds.items()}
         return self._rebuild(self._computed(values))
 
     def _computed(self, values: Mapping[Output, Output | NumpyArray]) -> Sequence[Any]:
@@ -106,11 +106,11 @@ class Model:
             return interpret(ys, dict(zip(xs, cast("Any", values.values()), strict=True))) if ys else []
         held = [x if isinstance(x, Output) else constant_in(graph, x) for x in values.values()]
         built: dict[Output, Output] = {}
-        made = inline(ys, dict(zip(xs, held, strict=True)), built)
+        results = inline(ys, dict(zip(xs, held, strict=True)), built)
         for old, new in built.items():  # Reports are about the program's own lines.
             if old.op not in {x.op for x in xs}:
                 new.op._place, new.op._instruction = old.op._place, old.op._instruction
-        return made
+        return results
 
     def _sized(
         self, values: Mapping[Output, Output | NumpyArray]

@@ -51,7 +51,7 @@ def kind(value: object) -> str:
 
 def kinds_in(tree: object) -> set[str]:
     """The worlds of the leaves of a structure."""
-    return {found for leaf in flatten(tree)[0] if (found := kind(leaf))}
+    return {world for leaf in flatten(tree)[0] if (world := kind(leaf))}
 
 
 def comes_from(value: object, name: str) -> bool:
@@ -99,7 +99,7 @@ def referenced(f: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
         if id(function.__code__) in seen or is_internal(function.__code__.co_filename):
             continue
         seen.add(id(function.__code__))
-        for name, value in _named(function):
+        for name, value in _values_named(function):
             yield name, value
             todo += _functions(value)
 
@@ -108,21 +108,21 @@ def _functions(value: object) -> Iterator[FunctionType]:
     """The Python functions that a call of a value runs."""
     if isinstance(value, ModuleType) or inspect.isclass(value):
         return
-    found = inspect.unwrap(value) if callable(value) else value
-    found = getattr(found, "__func__", found)  # A bound method.
-    if isinstance(found, FunctionType):
-        yield found
-    elif callable(found) and not kind(found):
-        call = vars(type(found)).get("__call__")
-        inner = getattr(found, "func", None)  # A functools.partial.
+    function = inspect.unwrap(value) if callable(value) else value
+    function = getattr(function, "__func__", function)  # A bound method.
+    if isinstance(function, FunctionType):
+        yield function
+    elif callable(function) and not kind(function):
+        call = vars(type(function)).get("__call__")
+        inner = getattr(function, "func", None)  # A functools.partial.
         yield from (one for one in (call, inner) if isinstance(one, FunctionType))
 
 
-def _named(f: FunctionType) -> Iterator[tuple[str, Any]]:
-    known: Mapping[str, Any] = {**f.__globals__, **_closure(f)}
+def _values_named(f: FunctionType) -> Iterator[tuple[str, Any]]:
+    scope: Mapping[str, Any] = {**f.__globals__, **_closure(f)}
     for code in _codes(f.__code__):
         for name in (*code.co_names, *code.co_freevars):
-            value = known.get(name, _MISSING)
+            value = scope.get(name, _MISSING)
             if value is _MISSING:
                 if name in _HOMES:  # It may be imported when it runs.
                     yield name, ModuleType(name)
@@ -137,13 +137,13 @@ _MISSING = object()
 
 
 def _closure(f: FunctionType) -> dict[str, Any]:
-    found = {}
+    variables = {}
     for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            variables[name] = cell.cell_contents
         except ValueError:  # The cell is still empty.
             continue
-    return found
+    return variables
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -162,12 +162,12 @@ def named_worlds(f: Callable[..., Any]) -> dict[str, None]:
 
 def worlds_among(values: Iterable[Any]) -> dict[str, None]:
     """The worlds of modules, functions and objects."""
-    found: dict[str, None] = {}
+    worlds: dict[str, None] = {}
     for value in values:
         if isinstance(value, ModuleType):
             world = home(value.__name__)
         else:
             world = kind(value) or home(str(getattr(value, "__module__", None) or ""))
         if world:
-            found.setdefault(world)
-    return found
+            worlds.setdefault(world)
+    return worlds

@@ -183,15 +183,15 @@ def world_of(what: str, ys: object, args: object, kwargs: object) -> str:
     """The world of a question: that of its objects, or else the one that the function's code names."""
     if isinstance(ys, (Output, Operation)) or (not callable(ys) and OURS in kinds_in(ys)):
         return OURS  # Its options may hold what only our functions understand, such as a feed_dict.
-    found = kinds_in([ys, args, kwargs])
-    others = [world for world in WORLDS if world in found]
+    kinds = kinds_in([ys, args, kwargs])
+    others = [world for world in WORLDS if world in kinds]
     if len(others) > 1:
         raise ArgumentError(f"{what}: objects of both {others[0]} and {others[1]}; ask about one of them")
-    if TORCH in found or TENSORFLOW in found:
+    if TORCH in kinds or TENSORFLOW in kinds:
         return others[0]
     if not callable(ys) or kind(ys):
         return kind(ys) or OURS
     named = named_worlds(ys)
-    if JAX in found:
+    if JAX in kinds:
         return OURS if list(named) == [OURS] else JAX
     return next(iter(named)) if len(named) == 1 else OURS

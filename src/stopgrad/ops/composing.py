@@ -45,11 +45,11 @@ def positions(size: Size, like: ArrayLike) -> Tensor:
 
 def chosen(word: object, options: Mapping[str, Option], what: str) -> Option:
     """The option of this name; *what* is the argument, for the error if there is none."""
-    found = options.get(word) if isinstance(word, str) else None
-    if found is None:
-        known = ", ".join(map(repr, options))
-        raise ArgumentError(f"{what}={word!r} is unknown; take one of {known}")
-    return found
+    option = options.get(word) if isinstance(word, str) else None
+    if option is None:
+        names = ", ".join(map(repr, options))
+        raise ArgumentError(f"{what}={word!r} is unknown; take one of {names}")
+    return option
 
 
 def zeros_beside(shape: Shape, like: ArrayLike) -> Tensor:

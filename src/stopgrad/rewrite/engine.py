@@ -77,10 +77,10 @@ class Rewritten:
 
     def sources(self) -> dict[Operation, list[Operation]]:
         """For each new operation the old ones that it replaces, with their locations."""
-        found: dict[Operation, list[Operation]] = {}
+        sources: dict[Operation, list[Operation]] = {}
         for old, new in self.mapping.items():
-            found.setdefault(new.op, []).append(old.op)
-        return found
+            sources.setdefault(new.op, []).append(old.op)
+        return sources
 
 
 Pass = Callable[[Rewritten], Rewritten]
@@ -157,9 +157,9 @@ class Copying:
         self.chosen[definition] = rules
         return rules
 
-    def inline(self, outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Output]:
+    def inline(self, outputs: Sequence[Output], replacements: Mapping[Output, Output]) -> list[Output]:
         """Outputs of another graph, computed in the new one from given tensors, through the rules."""
-        mapping = dict(given)
+        mapping = dict(replacements)
         self.copy(needed(outputs, mapping), mapping)
         return [mapping[y] for y in outputs]
 
@@ -168,10 +168,10 @@ class Copying:
     ) -> tuple[Output, ...]:
         """The same; if the new graph has an equal operation already, that one."""
         key = self.key(definition, inputs, values, like)
-        found: tuple[Output, ...] | None = self.table.get(key)
-        if found is None:
-            found = self.table[key] = self.add(definition, inputs, values, like)
-        return found
+        outputs: tuple[Output, ...] | None = self.table.get(key)
+        if outputs is None:
+            outputs = self.table[key] = self.add(definition, inputs, values, like)
+        return outputs
 
     @staticmethod
     def key(
@@ -190,19 +190,19 @@ class Copying:
 
     def values(self, op: Operation) -> tuple[Any, ...]:
         """An operation's attributes with known sizes and the new element types."""
-        given = self._retyped(op) if self.dtypes else op.values
-        return given if self.binding is None else op.definition.sized(given, self.binding)
+        values = self._retyped(op) if self.dtypes else op.values
+        return values if self.binding is None else op.definition.sized(values, self.binding)
 
     def _retyped(self, op: Operation) -> tuple[Any, ...]:
         """An operation's attributes with the new element types, also of constants."""
-        found = []
+        values = []
         for kind, value in zip(op.definition.kinds.values(), op.values, strict=True):
             if kind is Kind.DTYPE:
                 value = self.dtypes.get(value, value)
             elif kind is Kind.ARRAY and dtype_of(value.array.dtype) in self.dtypes:
                 value = Literal(value.array.astype(self.dtypes[dtype_of(value.array.dtype)].numpy))
-            found.append(value)
-        return tuple(found)
+            values.append(value)
+        return tuple(values)
 
     def _rewritten(self, value: object) -> Any:
         if isinstance(value, Body):
@@ -213,14 +213,14 @@ class Copying:
 
     def body(self, old: Body) -> Body:
         """The body, rewritten by the same rules."""
-        found = self.bodies.get(old)
-        if found is None:
+        new = self.bodies.get(old)
+        if new is None:
             inside = Copying(Graph(), self.rules, self.binding, dtypes=self.dtypes)
             inside.bodies, inside.chosen = self.bodies, self.chosen
             mapping = _copy(inside, old.ends, old.inputs)
             outputs = [None if y is None else mapping[y] for y in old.outputs]
-            found = self.bodies[old] = Body(inside.graph, [mapping[x] for x in old.inputs], outputs)
-        return found
+            new = self.bodies[old] = Body(inside.graph, [mapping[x] for x in old.inputs], outputs)
+        return new
 
 
 def rewrite(

@@ -21,27 +21,27 @@ def unite_scans(
     """
     carries: int = op.carries
     key = (Scan, scan_key(op))
-    found = copying.table.get(key)
-    if found is None:
+    united = copying.table.get(key)
+    if united is None:
         handed_out = _handed_out(copying)[key]
         body: Body = op.body
         wider = Body(body.graph, body.inputs, [*body.outputs[:carries], *handed_out])
-        made = copying.add(Scan, inputs, (wider, *values[1:]), op)
-        found = copying.table[key] = made[:carries], dict(zip(handed_out, made[carries:], strict=True))
-    last, by_result = found
+        outputs = copying.add(Scan, inputs, (wider, *values[1:]), op)
+        united = copying.table[key] = outputs[:carries], dict(zip(handed_out, outputs[carries:], strict=True))
+    last, by_result = united
     return [*last, *(by_result.get(y) for y in op.body.outputs[carries:])]
 
 
 def _handed_out(copying: Copying) -> dict[Hashable, dict[Output, None]]:
     """For scans that can be united, the results of the body that any of them returns and that are used."""
-    found: dict[Hashable, dict[Output, None]] | None = copying.table.get(Scan)
-    if found is None:
-        found = copying.table[Scan] = {}
+    by_scan: dict[Hashable, dict[Output, None]] | None = copying.table.get(Scan)
+    if by_scan is None:
+        by_scan = copying.table[Scan] = {}
         used = {x for op in copying.coming for x in op.inputs}.union(copying.wanted)
         for op in copying.coming:
             if op.definition is Scan:
                 results = zip(op.outputs[op.carries :], op.body.outputs[op.carries :], strict=True)
-                found.setdefault((Scan, scan_key(op)), {}).update(
+                by_scan.setdefault((Scan, scan_key(op)), {}).update(
                     (result, None) for y, result in results if y in used
                 )
-    return found
+    return by_scan

@@ -195,10 +195,10 @@ class Forming:
             emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
             for x in self.spare
         ]
-        told = "" if self._tell is None else written_out(form.graph.operations)
-        if told and self._tell is not None:
-            self._tell(told)
-        return [*form.inputs, *further], form.outputs, [*form.notes, told] if told else form.notes
+        warning = "" if self._tell is None else written_out(form.graph.operations)
+        if warning and self._tell is not None:
+            self._tell(warning)
+        return [*form.inputs, *further], form.outputs, [*form.notes, warning] if warning else form.notes
 
     @property
     def inputs(self) -> list[Output]:

@@ -29,17 +29,17 @@ def stretches(tokens: _Array, least: int) -> list[Stretch]:
         >>> stretches(np.array([7, 1, 2, 1, 2, 1, 2, 1, 9]), 3)
         [Stretch(start=1, period=2, length=7)]
     """
-    found = []
+    candidates = []
     for period in _candidates(tokens, least):
         repeated = np.concatenate([[False], tokens[period:] == tokens[:-period], [False]])
         edges = np.flatnonzero(repeated[1:] != repeated[:-1])
         for start, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
             if end - start >= (least - 1) * period:
-                found.append(Stretch(start, period, end - start + period))
-    found.sort(key=lambda s: (s.period - s.length, s.period))
+                candidates.append(Stretch(start, period, end - start + period))
+    candidates.sort(key=lambda s: (s.period - s.length, s.period))
     free = np.ones(len(tokens), bool)
     chosen = []
-    for stretch in found:
+    for stretch in candidates:
         part = _free_part(stretch, free)
         if part.length >= least * part.period:
             free[part.start : part.start + part.length] = False

@@ -274,7 +274,7 @@ class _Loop:
         self.shared: dict[Output, Output] = {}
         self.carried: dict[tuple[Source, int], Output] = {}
         self.first: dict[tuple[Source, int], Output] = {}  # The first values of carries, as old outputs.
-        self.made: dict[Source, Output] = {}  # The outputs inside the body.
+        self.inner: dict[Source, Output] = {}  # The outputs inside the body.
         self.sums: list[tuple[Source, Operation, list[Output]]] = []
         self.handed_out: list[Source] = []
 
@@ -316,17 +316,17 @@ class _Loop:
 
     def _inputs(self) -> dict[tuple[int, int], Output]:
         """The tensors in the body for operands from outside of the segment."""
-        found = {}
+        inputs = {}
         for slot in self.run.slots:
             key = slot.offset, slot.operand
             if slot.delay:
-                found[key] = self.carried[(slot.source, slot.output), slot.delay]
+                inputs[key] = self.carried[(slot.source, slot.output), slot.delay]
             elif slot.delay is None:
                 values = [self.op(k, slot.offset).inputs[slot.operand] for k in range(self.run.times)]
-                found[key] = self._given(values)
-        return found
+                inputs[key] = self._input(values)
+        return inputs
 
-    def _given(self, values: list[Output]) -> Output:
+    def _input(self, values: list[Output]) -> Output:
         """The parameter for values from before the run."""
         x = values[0]
         if all(value is x for value in values):
@@ -349,11 +349,11 @@ class _Loop:
         for offset in self.run.inside:
             op = self.op(0, offset)
             operands = [
-                inputs[offset, i] if (offset, i) in inputs else self.made[inner[offset, i]]
+                inputs[offset, i] if (offset, i) in inputs else self.inner[inner[offset, i]]
                 for i in range(len(op.inputs))
             ]
             outputs = self.body.add(op.definition, tuple(operands), op.values, op)
-            self.made.update(((offset, j), y) for j, y in enumerate(outputs))
+            self.inner.update(((offset, j), y) for j, y in enumerate(outputs))
 
     # ------------------------------------------------------------------------------------- results
 
@@ -385,7 +385,7 @@ class _Loop:
 
     def _total(self, values: Sequence[Output]) -> Operation | None:
         """The sum that takes each of these values once, if it is their only user outside."""
-        found: Operation | None = None
+        total: Operation | None = None
         for y in values:
             outside = self._outside(y)
             if y in self.roller.listing.wanted or len(outside) != 1:
@@ -394,11 +394,11 @@ class _Loop:
             if (
                 op.definition is not AddN
                 or outside[0] in self.roller.homes
-                or (found is not None and op is not found)
+                or (total is not None and op is not total)
             ):
                 return None
-            found = op
-        return found
+            total = op
+        return total
 
     def _outside(self, y: Output) -> list[int]:
         run = self.run
@@ -413,10 +413,10 @@ class _Loop:
     def _emit(self) -> None:
         keys = list(self.carried)
         carries = [self.carried[key] for key in keys]
-        following = [self.made[s] if ago == 1 else self.carried[s, ago - 1] for s, ago in keys]
+        following = [self.inner[s] if ago == 1 else self.carried[s, ago - 1] for s, ago in keys]
         first = [self.stacks.value(self.first[key]) for key in keys]
         for source, total, before in self.sums:
-            y = self.made[source]
+            y = self.inner[source]
             y = _as(self.body, y, _adds_in(y))
             carries.append(self._parameter(y))
             following.append(self.body.add(AddN, (carries[-1], y), (), total)[0])
@@ -426,12 +426,12 @@ class _Loop:
         constants = [(x, p) for x, p in self.shared.items() if p.op.definition is Placeholder]
         inputs = [*first, *stacked, *(self.stacks.value(x) for x, _ in constants)]
         parameters = [*carries, *self.own.values(), *(p for _, p in constants)]
-        results = [*following, *(self.made[source] for source in self.handed_out)]
+        results = [*following, *(self.inner[source] for source in self.handed_out)]
         body = Body(self.body.graph, parameters, results)
         self.copying.bodies[body] = body
         values = (body, len(carries), len(stacked), self.run.times, backwards, 1)
-        made = self.copying.add(Scan, tuple(inputs), values, self.like)
-        self._place(keys, made, backwards)
+        outputs = self.copying.add(Scan, tuple(inputs), values, self.like)
+        self._place(keys, outputs, backwards)
 
     def _first_sum(self, y: Output, total: Operation, before: Sequence[Output]) -> Output:
         """The first value of a sum: the terms before, or else a zero."""
@@ -443,14 +443,14 @@ class _Loop:
         zero = self.copying.add(Const, (), (Literal(nothing),), total)[0]
         return self.copying.add(Fill, (zero,), (y.shape,), total)[0] if y.shape else zero
 
-    def _place(self, keys: Sequence[tuple[Source, int]], made: Sequence[Output], backwards: bool) -> None:
+    def _place(self, keys: Sequence[tuple[Source, int]], outputs: Sequence[Output], backwards: bool) -> None:
         """Record the new tensors for old outputs."""
         count = self.run.times
-        for (source, ago), y in zip(keys, made, strict=False):
+        for (source, ago), y in zip(keys, outputs, strict=False):
             self.stacks.mapping[self.op(count - ago, source[0]).outputs[source[1]]] = y
-        for (_, total, _), y in zip(self.sums, made[len(keys) :], strict=False):
+        for (_, total, _), y in zip(self.sums, outputs[len(keys) :], strict=False):
             self.roller.terms[total].insert(0, y)
-        for source, y in zip(self.handed_out, made[len(keys) + len(self.sums) :], strict=True):
+        for source, y in zip(self.handed_out, outputs[len(keys) + len(self.sums) :], strict=True):
             values = self.each(source)
             self.stacks.hold(y, values[::-1] if backwards else values)
 
@@ -459,37 +459,37 @@ class _Loop:
     def _sink(self) -> None:
         """Compute what was left for after the loop: gradients of slices, together if they are added up."""
         for offset in sorted(self.run.sunk):
-            each = [self.op(k, offset) for k in range(self.run.times)]
-            if not self._sink_together(each):
-                for op in each:
+            sunk = [self.op(k, offset) for k in range(self.run.times)]
+            if not self._sink_together(sunk):
+                for op in sunk:
                     self.stacks.copy(op)
 
-    def _sink_together(self, each: Sequence[Operation]) -> bool:
+    def _sink_together(self, slices: Sequence[Operation]) -> bool:
         """One gradient of a slice for many adjacent ones that are added up."""
-        values = [op.outputs[0] for op in each]
+        values = [op.outputs[0] for op in slices]
         total = self._total_of_sunk(values)
-        spans = spans_together([op.spans for op in each])
-        if total is None or spans is None or each[0].definition is not StridedSliceGrad:
+        spans = spans_together([op.spans for op in slices])
+        if total is None or spans is None or slices[0].definition is not StridedSliceGrad:
             return False
-        parts = self.stacks.stack([op.inputs[0] for op in each], each[0])
-        made = self.copying.add(
+        parts = self.stacks.stack([op.inputs[0] for op in slices], slices[0])
+        sunk = self.copying.add(
             StridedSliceGrad,
-            (arranged(self.copying, parts, spans, each[0]),),
-            (each[0].values[0], spans.spans),
-            each[0],
+            (arranged(self.copying, parts, spans, slices[0]),),
+            (slices[0].values[0], spans.spans),
+            slices[0],
         )
         before = self.roller.split_terms(total, frozenset(values), self.run.start)
-        self.roller.terms[total][:0] = [*before, *made]
+        self.roller.terms[total][:0] = [*before, *sunk]
         return True
 
     def _total_of_sunk(self, values: Sequence[Output]) -> Operation | None:
-        found = {u for y in values for u in self.roller.listing.uses.get(y, ())}
+        users = {u for y in values for u in self.roller.listing.uses.get(y, ())}
         if (
-            len(found) != 1
-            or found & self.roller.homes
+            len(users) != 1
+            or users & self.roller.homes
             or any(y in self.roller.listing.wanted for y in values)
         ):
             return None
-        op = self.roller.listing.operations[found.pop()]
+        op = self.roller.listing.operations[users.pop()]
         once = op.definition is AddN and len(frozenset(values).intersection(op.inputs)) == len(values)
         return op if once and len(op.inputs) == len(set(op.inputs)) else None

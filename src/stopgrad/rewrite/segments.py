@@ -94,14 +94,14 @@ class Listing:
 
     def _tokens(self) -> np.ndarray[Any, Any]:
         """A number for each operation, equal for operations that may correspond."""
-        known: dict[Any, int] = {}
+        numbers: dict[Any, int] = {}
         tokens = []
         for i, op in enumerate(self.operations):
             definition = op.definition
             values = () if definition in _SLICES else definition.identity(op.values)
             alone = i if definition.stateful else -1
             key = (definition, values, alone, *[x.type for x in op.inputs], *[y.type for y in op.outputs])
-            tokens.append(known.setdefault(key, len(known)))
+            tokens.append(numbers.setdefault(key, len(numbers)))
         return np.asarray(tokens, np.int64)
 
     def _in(self, stretch: Stretch, least: int) -> Iterator[Run]:
@@ -121,9 +121,9 @@ class Listing:
         start, period, length = stretch
         wirings = _Part(self, start, period, length // period, _MOST_LAG + _MOST_DELAY).wirings()
         numbers: dict[_Wiring, int] = {}
-        seen = np.asarray([numbers.setdefault(wiring, len(numbers)) for wiring in wirings])
-        for lag in range(1, min(_MOST_LAG, len(seen) // least) + 1):
-            same = np.concatenate([[False], seen[lag:] == seen[:-lag], [False]])
+        labels = np.asarray([numbers.setdefault(wiring, len(numbers)) for wiring in wirings])
+        for lag in range(1, min(_MOST_LAG, len(labels) // least) + 1):
+            same = np.concatenate([[False], labels[lag:] == labels[:-lag], [False]])
             edges = np.flatnonzero(same[1:] != same[:-1])
             # The first segment's wiring differs: its carries come from before the run.
             if len(edges) and (edges[1::2] - edges[::2]).max() >= (least - 2) * lag:
@@ -163,18 +163,19 @@ class _Part:
             if listing.operations[start + offset].definition in _SLICES:
                 self._place_slice(offset)
 
-    def _each(self, offset: int) -> Sequence[Operation]:
+    def _operations_at(self, offset: int) -> Sequence[Operation]:
         end = self.start + self.count * self.period
         return self.listing.operations[self.start + offset : end : self.period]
 
     def _place_slice(self, offset: int) -> None:
         """Decide where the slices at an offset are computed, if they are not all equal."""
-        each, place, end = self._each(offset), self.listing.place, self.start + self.count * self.period
-        if all(op.values == each[0].values for op in each):
+        slices, place = self._operations_at(offset), self.listing.place
+        end = self.start + self.count * self.period
+        if all(op.values == slices[0].values for op in slices):
             return
-        if all(place.get(op.inputs[0].op, -1) < self.start for op in each):
+        if all(place.get(op.inputs[0].op, -1) < self.start for op in slices):
             self.hoisted.add(offset)
-        elif all(u >= end for op in each for u in self.listing.uses.get(op.outputs[0], ())):
+        elif all(u >= end for op in slices for u in self.listing.uses.get(op.outputs[0], ())):
             self.sunk.add(offset)
         else:
             self.strict.add(offset)
@@ -191,7 +192,7 @@ class _Part:
             self.period,
         )
         inside, hoisted, reach = self.inside(), self.hoisted, self.reach
-        found = []
+        wirings = []
         for k in range(self.count):
             wiring: list[Any] = []
             base = start + k * period
@@ -199,18 +200,18 @@ class _Part:
                 i = base + p
                 op = operations[i]
                 for x in op.inputs:
-                    at = place.get(x.op, -1)
-                    if at < start or i - at > reach:
+                    source = place.get(x.op, -1)
+                    if source < start or i - source > reach:
                         wiring.append(_BEFORE)
-                        self.latest[k] = max(self.latest[k], at)
-                    elif hoisted and (at - start) % period in hoisted:
+                        self.latest[k] = max(self.latest[k], source)
+                    elif hoisted and (source - start) % period in hoisted:
                         wiring.append(_BEFORE)
                     else:
-                        wiring.append((i - at, x.index))
+                        wiring.append((i - source, x.index))
                 if p in self.strict:
                     wiring.append(op.values)
-            found.append(tuple(wiring))
-        return found
+            wirings.append(tuple(wiring))
+        return wirings
 
     def runs(self, least: int) -> Iterator[Run]:
         wirings = self.wirings()
@@ -239,19 +240,19 @@ class _Part:
 
     def _slots(self, wiring: _Wiring) -> list[Slot]:
         """The operands of a segment, from its wiring."""
-        found = []
+        slots = []
         entries = iter(wiring)
         for p in self.inside():
             for i in range(len(self.listing.operations[self.start + p].inputs)):
                 ago, index = next(entries)
                 if (ago, index) == _BEFORE:
-                    found.append(Slot(p, i, None, 0, 0))
+                    slots.append(Slot(p, i, None, 0, 0))
                 else:
-                    behind, source = divmod(p - ago, self.period)
-                    found.append(Slot(p, i, -behind, source, index))
+                    periods, source = divmod(p - ago, self.period)
+                    slots.append(Slot(p, i, -periods, source, index))
             if p in self.strict:
                 next(entries)
-        return found
+        return slots
 
     def _may_open(self, k: int, last: int) -> bool:
         """Whether later segments take nothing from segment *k* as a value from before the run."""
@@ -263,18 +264,18 @@ class _Part:
         if any((slot.delay or 0) > 1 for slot in slots):
             return False
         mine = self._slots(wirings[k])
-        given: dict[tuple[int, int], Output] = {}
-        for one, other in zip(mine, slots, strict=True):
-            if one == other:
+        carried: dict[tuple[int, int], Output] = {}
+        for own, other in zip(mine, slots, strict=True):
+            if own == other:
                 if other.delay == 1:
-                    x = self.listing.operations[self.start + k * self.period + one.offset].inputs[one.operand]
-                    if given.setdefault((other.source, other.output), x) is not x:
+                    x = self.listing.operations[self.start + k * self.period + own.offset].inputs[own.operand]
+                    if carried.setdefault((other.source, other.output), x) is not x:
                         return False
                 continue
-            if one.delay is not None or other.delay != 1:
+            if own.delay is not None or other.delay != 1:
                 return False
-            x = self.listing.operations[self.start + k * self.period + one.offset].inputs[one.operand]
-            if given.setdefault((other.source, other.output), x) is not x:
+            x = self.listing.operations[self.start + k * self.period + own.offset].inputs[own.operand]
+            if carried.setdefault((other.source, other.output), x) is not x:
                 return False
         return [w for p, w in self._values(wirings[k])] == [w for p, w in self._values(wirings[k + 1])]
 

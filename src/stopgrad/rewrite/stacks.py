@@ -109,7 +109,7 @@ class Stacks:
         self.mapping: dict[Output, Output] = {}
         self.rows: dict[Output, tuple[Output, int]] = {}
         self.packed: dict[Output, tuple[Output, int]] = {}
-        self._made: dict[tuple[Output, ...], Output] = {}
+        self._stacked: dict[tuple[Output, ...], Output] = {}
 
     def hold(self, stack: Output, values: Iterable[Output]) -> None:
         """Record values as the rows of a stack."""
@@ -118,8 +118,8 @@ class Stacks:
 
     def value(self, y: Output) -> Output:
         """The tensor of an old output, which is computed now if that was postponed."""
-        found = self.mapping.get(y)
-        if found is None:
+        tensor = self.mapping.get(y)
+        if tensor is None:
             row = self.rows.get(y)
             if row is None:
                 self.copy(y.op)
@@ -127,8 +127,8 @@ class Stacks:
             stack, i = row
             spans = ((i, 1, 1), *[(0, size, 1) for size in stack.shape[1:]])
             part = self.copying.add(StridedSlice, (stack,), (spans,), y.op)
-            found = self.mapping[y] = self.copying.add(Reshape, part, (stack.shape[1:],), y.op)[0]
-        return found
+            tensor = self.mapping[y] = self.copying.add(Reshape, part, (stack.shape[1:],), y.op)[0]
+        return tensor
 
     def copy(self, op: Operation) -> None:
         """Copy an operation, with its new operands. What stacks rows of a few stacks is made of these."""
@@ -158,15 +158,15 @@ class Stacks:
     def stack(self, values: Sequence[Output], like: Operation) -> Output:
         """Old outputs stacked along a new first axis."""
         key = tuple(values)
-        found = self._made.get(key)
-        if found is None:
+        stacked = self._stacked.get(key)
+        if stacked is None:
             for way in (self._stacked_constants, self._stacked_slices, self._put_together):
-                found = way(values, like)
-                if found is not None:
+                stacked = way(values, like)
+                if stacked is not None:
                     break
-            assert found is not None
-            self._made[key] = found
-        return found
+            assert stacked is not None
+            self._stacked[key] = stacked
+        return stacked
 
     def _stacked_constants(self, values: Sequence[Output], like: Operation) -> Output | None:
         if any(x.op.definition is not Const for x in values):
@@ -189,8 +189,8 @@ class Stacks:
         pieces = self._pieces(values)
         if len(pieces) > _FEW:
             pieces = [_Piece(None, 0, 0, list(values))]
-        made = [self._piece(piece, like) for piece in pieces]
-        return made[0] if len(made) == 1 else self.copying.add(ConcatV2, tuple(made), (0,), like)[0]
+        parts = [self._piece(piece, like) for piece in pieces]
+        return parts[0] if len(parts) == 1 else self.copying.add(ConcatV2, tuple(parts), (0,), like)[0]
 
     def _pieces(self, values: Sequence[Output]) -> list[_Piece]:
         pieces: list[_Piece] = []
@@ -211,10 +211,10 @@ class Stacks:
     def _piece(self, piece: _Piece, like: Operation) -> Output:
         stack, first, step, values = piece
         if stack is None:
-            made = self.copying.add(Pack, tuple([self.value(x) for x in values]), (0,), like)[0]
+            pack = self.copying.add(Pack, tuple([self.value(x) for x in values]), (0,), like)[0]
             for i, x in enumerate(values):
-                self.packed.setdefault(x, (made, i))
-            return made
+                self.packed.setdefault(x, (pack, i))
+            return pack
         if first == 0 and step == 1 and len(values) == stack.shape[0]:
             return stack
         spans = ((first, len(values), step or 1), *[(0, size, 1) for size in stack.shape[1:]])

@@ -32,24 +32,24 @@ def written_out(operations: Iterable[Operation]) -> str:
     for (key, _, _), count in times.items():
         if count >= TIMES:
             repeated[key] = max(count, repeated.get(key, 0))
-    made = Counter([key for key in built if key in repeated])
-    if made.total() < MANY:
+    counts = Counter([key for key in built if key in repeated])
+    if counts.total() < MANY:
         return ""
-    key = max(made, key=lambda one: (made[one], repeated[one]))
-    first = next(op for one, op in zip(built, listed, strict=True) if one == key)
+    key = max(counts, key=lambda expression: (counts[expression], repeated[expression]))
+    first = next(op for expression, op in zip(built, listed, strict=True) if expression == key)
     location = first.location
     place = location.describe() if location is not None else "an unknown line"
     return (
-        f"{place} repeats {repeated[key]:,} times: of {len(listed):,} operations, {made.total():,} were "
+        f"{place} repeats {repeated[key]:,} times: of {len(listed):,} operations, {counts.total():,} were "
         "written out by loops of Python, and each is compiled; as sg.scan, a loop is compiled once"
     )
 
 
 def _expression(op: Operation) -> tuple[Any, int] | None:
     """The user's expression that built an operation, or the one for whose gradient it was made."""
-    found: Operation | None = op
-    while found is not None:
-        if found._place is not None:
-            return found._place, found._instruction
-        found = found.origin
+    ancestor: Operation | None = op
+    while ancestor is not None:
+        if ancestor._place is not None:
+            return ancestor._place, ancestor._instruction
+        ancestor = ancestor.origin
     return None

@@ -72,26 +72,26 @@ def difference(f: Callable[..., Any], old: Arguments, new: Arguments) -> str:
         return "the engine is another one"
     path, a, b = changed[0]
     more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
-    return f"{path} was {_seen(a)} and is {_seen(b)}{more}"
+    return f"{path} was {_part_text(a)} and is {_part_text(b)}{more}"
 
 
-def _seen(known: Constant | tuple[Any, ...] | None) -> str:
+def _part_text(part: Constant | tuple[Any, ...] | None) -> str:
     """A part of a signature, for messages."""
-    if known is None:
+    if part is None:
         return "not given"
-    return shorten(known.value) if isinstance(known, Constant) else f"{known[1]}{show_shape(known[0])}"
+    return shorten(part.value) if isinstance(part, Constant) else f"{part[1]}{show_shape(part[0])}"
 
 
-def results_of(traced: Traced, program: Program, engine: Engine, given: Arguments) -> Sequence[Any]:
+def results_of(traced: Traced, program: Program, engine: Engine, arguments: Arguments) -> Sequence[Any]:
     """The results of one call, as the caller gets them."""
     backend = program.backend
     # They may be arrays of the other engine.
-    arrays = given.arrays if backend is engine else [np.asarray(a) for a in given.arrays]
+    arrays = arguments.arrays if backend is engine else [np.asarray(a) for a in arguments.arrays]
     try:
         results = program.run(arrays)
         # What the caller gave decides what he gets. He may now write into the NumPy arrays that he gave.
-        if not given.native:
+        if not arguments.native:
             return backend.taken(results)
-        return backend.finished(results) if given.borrowed else results
+        return backend.finished(results) if arguments.borrowed else results
     except Exception as error:
         fail(backend, traced.outputs, error)

@@ -126,22 +126,22 @@ class Compiler:
         tell = functools.cache(lambda text: _note(f"{what}: {text}"))
         compile = partial(_compile, prepared, donated, assigned, shardings, what, tell, forms)
         tried: list[Tried] = []
-        known = None
+        choice = None
         if len(ways) == 1 or sample is None:
             way = ways[0]
             run = compile(way)
         else:
             graph = fingerprint(prepared.inputs, prepared.outputs)
-            known = remembered(graph, ways, tune) if graph else None
-            if known:
-                way, tried = known
+            choice = remembered(graph, ways, tune) if graph else None
+            if choice:
+                way, tried = choice
                 run = compile(way)
             else:
                 way, run, tried = fastest(ways, compile, sample.take(), assigned, budget(tune))
                 if graph:
                     remember(graph, ways, tune, way, tried)
         took = time.perf_counter() - start
-        shown, measured = _shown(prepared), (tuple(tried), known is not None)
+        shown, measured = _signature_text(prepared), (tuple(tried), choice is not None)
         notes = Notes(forms[way])
         self.reports.append(Report(shown, way.engine.name, way.variant.name, took, *measured, notes))
         return Program(way.engine, run, small)
@@ -165,13 +165,13 @@ def compile_sized(
         unsized: what engines that keep sizes symbolic have compiled; it may grow.
         compile: compiles the prepared graph.
     """
-    known: dict[str, int] | None = binding
+    sizes: dict[str, int] | None = binding
     if engine.keeps_sizes:
         check_sizes(needed(outputs, set(inputs)), binding)
         if engine in unsized:
             return unsized[engine]
-        known = None
-    program = compile(prepare(outputs, inputs, known, engine.mesh is not None))
+        sizes = None
+    program = compile(prepare(outputs, inputs, sizes, engine.mesh is not None))
     if program.backend.keeps_sizes:
         unsized[program.backend] = program
     return program
@@ -183,7 +183,7 @@ def _ways(engine: Engine, operations: Sequence[Operation], strict: bool, anywher
         return [Way(engine, engine.variants[-1])]
     ways = [Way(engine, variant) for variant in engine.variants]
     if anywhere:
-        others = [one for one in able(operations) if one is not engine]
+        others = [other for other in able(operations) if other is not engine]
         # Some engines take graphs with symbolic sizes, the others with known ones: they cannot be compared.
         ways += [
             Way(one, variant)
@@ -206,7 +206,7 @@ def _compile(
 ) -> Compiled:
     engine, variant = way
     spare = assigned if engine.reuses else ()
-    grows = any(one.passes for one in engine.variants)
+    grows = any(other.passes for other in engine.variants)
     form = Forming(prepared, variant.forms, variant.passes, spare, tell if grows else None)
     forms[way] = form
     count = len(prepared.inputs)
@@ -257,18 +257,18 @@ def _note(text: str) -> None:
         print(f"stopgrad: {text}", file=sys.stderr)
 
 
-def _shown(prepared: Rewritten) -> str:
+def _signature_text(prepared: Rewritten) -> str:
     """A computation as reports show it: the types of its inputs and results."""
     return " -> ".join(
-        f"({', '.join([repr(x.type) for x in found[:_MANY]])}{', …' if len(found) > _MANY else ''})"
-        for found in (prepared.inputs, prepared.outputs)
+        f"({', '.join([repr(x.type) for x in tensors[:_MANY]])}{', …' if len(tensors) > _MANY else ''})"
+        for tensors in (prepared.inputs, prepared.outputs)
     )
 
 
 _MANY = 6
 
 
-def cached(function: Callable[..., Any], size: int, what: str, kept: str = "") -> Any:
+def cached(function: Callable[..., Any], size: int, what: str, owner: str = "") -> Any:
     """The function with an LRU cache.
 
     It is the standard library's: threads may share it, and a call that is interrupted or fails adds nothing.
@@ -277,35 +277,35 @@ def cached(function: Callable[..., Any], size: int, what: str, kept: str = "") -
         function: its arguments must have a hash.
         size: the number of results to keep, an integer of at least 1.
         what: the name of the caller, for the error.
-        kept: what is kept, if it is to be noted, once, that a result was made again because too few are.
+        owner: what keeps them, if it is to be noted, once, that a result was made again because too few are.
     """
     if not is_whole(size) or whole(size) < 1:
         raise ArgumentError(
             f"{what}: cache_size is how many compiled computations to keep, at least 1; not {size!r}"
         )
-    return functools.lru_cache(whole(size))(_noting(function, whole(size), kept) if kept else function)
+    return functools.lru_cache(whole(size))(_noting(function, whole(size), owner) if owner else function)
 
 
-def _noting(function: Callable[..., Any], size: int, kept: str) -> Callable[..., Any]:
+def _noting(function: Callable[..., Any], size: int, owner: str) -> Callable[..., Any]:
     """The function behind a cache of so many results; it notes, once, that it makes one again."""
-    made: dict[int, None] = {}  # Hashes of arguments, the last one last.
-    told = False
+    recent: dict[int, None] = {}  # Hashes of arguments, the last one last.
+    warned = False
 
     def noting(*args: Any) -> Any:
-        nonlocal told
+        nonlocal warned
         key = hash(args)
-        if not told and key in made and len(made) > size:
-            told = True
+        if not warned and key in recent and len(recent) > size:
+            warned = True
             _note(
-                f"{kept} is compiled again for what it was compiled for before, since only the last {size} "
+                f"{owner} is compiled again for what it was compiled for before, since only the last {size} "
                 "are kept; pass a larger cache_size, or arguments of fewer kinds"
             )
         result = function(*args)
-        if not told:
-            made.pop(key, None)
-            made[key] = None
-            if len(made) > RECALLED * size:
-                made.pop(next(iter(made)), None)
+        if not warned:
+            recent.pop(key, None)
+            recent[key] = None
+            if len(recent) > RECALLED * size:
+                recent.pop(next(iter(recent)), None)
         return result
 
     return noting

@@ -92,35 +92,35 @@ def cost_of(inputs: Sequence[Output], outputs: Sequence[Output], paths: Sequence
     )
 
 
-def _counted(body: Body, operations: Counter[str], known: dict[Body, _Count]) -> _Count:
+def _counted(body: Body, operations: Counter[str], counts: dict[Body, _Count]) -> _Count:
     """The cost of one run of a body; its operations are counted once, however often it runs."""
-    found = known.get(body)
-    if found is not None:
-        return found
-    found = known[body] = _Count()
-    found.operations = operations
+    count = counts.get(body)
+    if count is not None:
+        return count
+    count = counts[body] = _Count()
+    count.operations = operations
     for op in body.operations():
         operations[op.type] += 1
-        inside = [_counted(one, operations, known) for one in bodies_in(op.values)]
+        inside = [_counted(inner, operations, counts) for inner in bodies_in(op.values)]
         if inside:
-            _add_bodies(found, op, inside)
+            _add_bodies(count, op, inside)
             continue
-        found.bytes += sum([_bytes(x.type) for x in (*op.inputs, *op.outputs)])
+        count.bytes += sum([_bytes(x.type) for x in (*op.inputs, *op.outputs)])
         flops = _flops(op)
         if flops:
-            found.flops[op.type] += flops
-    return found
+            count.flops[op.type] += flops
+    return count
 
 
 def _add_bodies(total: _Count, op: Operation, inside: Sequence[_Count]) -> None:
     if op.definition.alternatives:
-        total.add(max(inside, key=lambda one: (sum(one.flops.values()), one.bytes)))
+        total.add(max(inside, key=lambda count: (sum(count.flops.values()), count.bytes)))
         return
     times = op.definition.runs(op)
     bounded = isinstance(times, int) and times >= 0
     total.unbounded |= not bounded
-    for one in inside:
-        total.add(one, times if bounded else 1)
+    for count in inside:
+        total.add(count, times if bounded else 1)
 
 
 def _flops(op: Operation) -> int:

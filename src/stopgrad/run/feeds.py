@@ -22,36 +22,37 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
 
     Numbers are converted within their kind, as in TensorFlow. On a mesh, *value* is this process's own part.
     """
-    wanted = x.type
+    expected = x.type
     if (
         type(value) is np.ndarray
-        and value.dtype == wanted.dtype.numpy
-        and value.shape == wanted.shape
+        and value.dtype == expected.dtype.numpy
+        and value.shape == expected.shape
         and engine.mesh is None
     ):
         return value  # As in most runs.
-    if not (engine.is_native(value) and value.dtype == wanted.dtype.numpy):
+    if not (engine.is_native(value) and value.dtype == expected.dtype.numpy):
         value = _as_numpy(x, value)  # Other libraries convert fewer objects than NumPy, by other rules.
-    if value.dtype != wanted.dtype.numpy:
+    if value.dtype != expected.dtype.numpy:
         if value.dtype.kind in "OUSMm":
             raise FeedError(f"{describe(x)} was fed {value!r:.60}, which is no array of numbers")
-        if not _may_become(value, wanted):
+        if not _may_become(value, expected):
             raise FeedError(
-                f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; "
+                f"{describe(x)} was fed {_kind(value)}, which is not converted to {expected.dtype} silently; "
                 "convert it first"
             )
         with np.errstate(all="ignore"):
-            value = value.astype(wanted.dtype.numpy)
+            value = value.astype(expected.dtype.numpy)
     part = value.shape
     if engine.mesh is not None:
         value = _placed(x, value, engine)
     shape = value.shape
-    if shape != wanted.shape and (
-        len(shape) != wanted.ndim
-        or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True))
+    if shape != expected.shape and (
+        len(shape) != expected.ndim
+        or any(isinstance(s, int) and s != n for s, n in zip(expected.shape, shape, strict=True))
     ):
         raise FeedError(
-            f"{describe(x)} was fed {_fed(part, shape, wanted.shape)}; it takes {show_shape(wanted.shape)}"
+            f"{describe(x)} was fed {_fed(part, shape, expected.shape)}; "
+            f"it takes {show_shape(expected.shape)}"
         )
     return value
 
@@ -91,13 +92,13 @@ def _no_array(value: object, error: Exception) -> str:
     return f"a value that is no array: {why}"
 
 
-def _fed(part: tuple[int, ...], whole: tuple[int, ...], wanted: tuple[Size, ...]) -> str:
+def _fed(part: tuple[int, ...], whole: tuple[int, ...], expected: tuple[Size, ...]) -> str:
     """A fed shape, for errors; of a process's own part, also the shape that it should have."""
     if part == whole:
         return f"a value of shape {show_shape(whole)}"
     own = [
         size * mine // all if isinstance(size, int) and all else size
-        for size, mine, all in zip(wanted, part, whole, strict=True)
+        for size, mine, all in zip(expected, part, whole, strict=True)
     ]
     return (
         f"{show_shape(part)} by this process, whose own part is to be {show_shape(own)}; with those of the "
@@ -105,17 +106,17 @@ def _fed(part: tuple[int, ...], whole: tuple[int, ...], wanted: tuple[Size, ...]
     )
 
 
-def _may_become(value: np.ndarray[Any, Any], wanted: TensorType) -> bool:
+def _may_become(value: np.ndarray[Any, Any], expected: TensorType) -> bool:
     if value.size == 0 and value.dtype == np.float64:
         return True  # An empty list has no dtype of its own.
-    if wanted.dtype.is_integer and value.dtype.kind in "iu":
-        limits = np.iinfo(wanted.dtype.numpy)
+    if expected.dtype.is_integer and value.dtype.kind in "iu":
+        limits = np.iinfo(expected.dtype.numpy)
         return value.size == 0 or bool(limits.min <= value.min() and value.max() <= limits.max)
     if value.dtype.kind == "b":
-        return wanted.dtype.is_bool
-    if wanted.dtype.name == "bfloat16":
+        return expected.dtype.is_bool
+    if expected.dtype.name == "bfloat16":
         return value.dtype.kind in "iuf"
-    return np.can_cast(value.dtype, wanted.dtype.numpy, "same_kind")
+    return np.can_cast(value.dtype, expected.dtype.numpy, "same_kind")
 
 
 def _kind(value: np.ndarray[Any, Any]) -> str:
@@ -126,7 +127,7 @@ def _kind(value: np.ndarray[Any, Any]) -> str:
 def sizes_of(
     feeds: Sequence[Output],
     shapes: Sequence[tuple[int, ...]],
-    told: Callable[[Output], str] = lambda x: f"{describe(x)} was fed a value",
+    feed_text: Callable[[Output], str] = lambda x: f"{describe(x)} was fed a value",
     others: str = "feeds",
 ) -> dict[str, int]:
     """The named sizes, determined by the shapes that were fed.
@@ -134,22 +135,22 @@ def sizes_of(
     Args:
         feeds: the outputs that were fed.
         shapes: the shapes of the values.
-        told: the beginning of an error about one of them.
+        feed_text: the beginning of an error about one of them.
         others: the word for the others in errors.
     """
     binding: dict[str, int] = {}
     for x, shape in zip(feeds, shapes, strict=True):
         before = dict(binding)
         if not bind_sizes(x.shape, shape, binding):
-            known = ", ".join(f"{name} = {size}" for name, size in before.items() if not FRESH.match(name))
+            sizes = ", ".join(f"{name} = {size}" for name, size in before.items() if not FRESH.match(name))
             raise FeedError(
-                f"{told(x)} of shape {show_shape(shape)}; "
-                f"{f'other {others} say {known}' if known else 'a name stands for one size'}"
+                f"{feed_text(x)} of shape {show_shape(shape)}; "
+                f"{f'other {others} say {sizes}' if sizes else 'a name stands for one size'}"
             )
     for x, shape in zip(feeds, shapes, strict=True):
         if any(
             not isinstance(s, int) and size_value(s, binding) != n
             for s, n in zip(x.shape, shape, strict=True)
         ):
-            raise FeedError(f"{told(x)} of shape {show_shape(shape)}, where {binding} is known")
+            raise FeedError(f"{feed_text(x)} of shape {show_shape(shape)}, where {binding} is known")
     return binding

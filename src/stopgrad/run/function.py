@@ -91,7 +91,7 @@ class Function(Generic[P, R]):
             raise ArgumentError(f"function: shardings of {name} need a mesh; pass mesh=sg.Mesh(...)")
         # Refers to f alone, so that a dropped function is freed at once, with all that was compiled for it.
         traced = partial(_traced, f, self._compiler)
-        self._traced = cached(traced, options.cache_size, "function", kept=name)
+        self._traced = cached(traced, options.cache_size, "function", owner=name)
         self._warned = False
         self._last_new: Arguments | None = None
         self._last_program: Program | None = None
@@ -102,7 +102,7 @@ class Function(Generic[P, R]):
     @property
     def traces(self) -> int:
         """The number of signatures that are kept compiled; for a method, of all instances together."""
-        return sum([one.traces for one in self._instances], self._traced.cache_info().currsize)
+        return sum([function.traces for function in self._instances], self._traced.cache_info().currsize)
 
     _repr_html_: Any = Later("stopgrad.flow.shown")
 
@@ -131,18 +131,18 @@ class Function(Generic[P, R]):
         if default_graph() is not None or not _SYMBOLIC.isdisjoint(map(type, leaves)):
             return self._build(leaves, args, kwargs)
         engine = self._usable()
-        given = self._given(leaves, spec, static, engine)
-        sample = Sample(given.arrays) if self._compiler.measures else None
-        traced = self._find(engine, given, sample)
+        arguments = self._read_arguments(leaves, spec, static, engine)
+        sample = Sample(arguments.arrays) if self._compiler.measures else None
+        traced = self._find(engine, arguments, sample)
         if not traced.called:
             traced.called = True
-            self._warn_of_many(given)
-            self._last_new = given._replace(leaves=[], arrays=[])
-        program = traced.program(engine, given.arrays, sample, given.native)
-        results = results_of(traced, program, engine, given)
+            self._warn_of_many(arguments)
+            self._last_new = arguments._replace(leaves=[], arrays=[])
+        program = traced.program(engine, arguments.arrays, sample, arguments.native)
+        results = results_of(traced, program, engine, arguments)
         # Only after two equal calls: a call that the engine refuses takes longer than the usual way.
         alike, self._last_program = program is self._last_program, program
-        plain = alike and not static and not any(type(s) is Constant for s in given.signature)
+        plain = alike and not static and not any(type(s) is Constant for s in arguments.signature)
         self._repeated = repeated_call(traced, program, args, kwargs, leaves) if plain else None
         return traced.rebuild(results)
 
@@ -165,10 +165,10 @@ class Function(Generic[P, R]):
         """
         leaves, spec, static = self._flat(args, kwargs)
         engine = self._usable()
-        given = self._given(leaves, spec, static, engine, ahead=True)
-        traced = trace(self._f, self._compiler, engine, spec, given.signature, static)
-        shapes = [x.shape for x in given.arrays]
-        return Lowered(traced, engine, shapes, partial(self._ahead, traced, given))
+        arguments = self._read_arguments(leaves, spec, static, engine, ahead=True)
+        traced = trace(self._f, self._compiler, engine, spec, arguments.signature, static)
+        shapes = [x.shape for x in arguments.arrays]
+        return Lowered(traced, engine, shapes, partial(self._ahead, traced, arguments))
 
     def _ahead(self, traced: Traced, expected: Arguments) -> CompiledFunction:
         """A function that calls what was lowered, and takes arguments of that signature only."""
@@ -179,15 +179,15 @@ class Function(Generic[P, R]):
 
         def call(*args: object, **kwargs: object) -> Any:
             leaves, spec, static = self._flat(args, kwargs)
-            given = self._given(leaves, spec, static, engine)
-            if (spec, given.signature, static) != (expected.spec, expected.signature, expected.static):
+            arguments = self._read_arguments(leaves, spec, static, engine)
+            if (spec, arguments.signature, static) != (expected.spec, expected.signature, expected.static):
                 raise ArgumentError(
                     f"{self.__name__} was compiled ahead for other arguments: "
-                    f"{difference(self._f, expected, given)}; "
+                    f"{difference(self._f, expected, arguments)}; "
                     "lower it for these, or call the function itself"
                 )
-            found = traced.program(engine, given.arrays, own=True)
-            return traced.rebuild(results_of(traced, found, engine, given))
+            compiled = traced.program(engine, arguments.arrays, own=True)
+            return traced.rebuild(results_of(traced, compiled, engine, arguments))
 
         return CompiledFunction(call, program)
 
@@ -212,8 +212,8 @@ class Function(Generic[P, R]):
         leaves, _ = flatten(instance)
         if len(leaves) != 1 or leaves[0] is not instance:
             return Method(self, instance, (instance,))  # A structure of arrays, such as a dataclass.
-        found = self._instances.of(instance, partial(_bound, self._f, self._options, self._statics))
-        return Method(found, instance, ())
+        bound = self._instances.of(instance, partial(_bound, self._f, self._options, self._statics))
+        return Method(bound, instance, ())
 
     # --------------------------------------------------------------------------------------- inside
 
@@ -240,12 +240,12 @@ class Function(Generic[P, R]):
         value = self._f(*args, **kwargs)
         return value, probes_since(graph, start, self.__name__)
 
-    def _given(
+    def _read_arguments(
         self, leaves: list[Any], spec: PyTreeSpec, static: Static, engine: Engine, ahead: bool = False
     ) -> Arguments:
         """The arguments of a call; with *ahead*, of a later one, which may have types for arrays."""
-        found = [array_like(x) for x in leaves] if ahead else leaves
-        arrays, signature, native, borrowed = self._arguments(found, spec, engine)
+        values = [array_like(x) for x in leaves] if ahead else leaves
+        arrays, signature, native, borrowed = self._arguments(values, spec, engine)
         mesh = engine.mesh
         specs = {} if mesh is None else self._specs(leaves, signature, spec, engine)
         if mesh is not None and not ahead:
@@ -264,8 +264,8 @@ class Function(Generic[P, R]):
     ) -> dict[int, Spec]:
         """How each array among the arguments is divided: as *shardings* says, or else as it is already."""
         traced = [i for i, s in enumerate(signature) if not isinstance(s, Constant)]
-        said = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
-        return {i: said[i] if i in said else engine.spec_of(leaves[i]) for i in traced}
+        declared = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
+        return {i: declared[i] if i in declared else engine.spec_of(leaves[i]) for i in traced}
 
     def _placed(self, array: Array, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Any:
         try:
@@ -273,29 +273,33 @@ class Function(Generic[P, R]):
         except StopgradError as error:
             raise type(error)(f"{self.__name__}: {path()}: {error.message}") from None
 
-    def _find(self, engine: Engine, given: Arguments, sample: Sample | None) -> Traced:
+    def _find(self, engine: Engine, arguments: Arguments, sample: Sample | None) -> Traced:
         try:
-            found: Traced = self._traced(engine, given.spec, tuple(given.signature), given.static, sample)
-            return found
+            traced: Traced = self._traced(
+                engine, arguments.spec, tuple(arguments.signature), arguments.static, sample
+            )
+            return traced
         except TypeError:
             odd = [
-                i for i, s in enumerate(given.signature) if isinstance(s, Constant) and not has_hash(s.value)
+                i
+                for i, s in enumerate(arguments.signature)
+                if isinstance(s, Constant) and not has_hash(s.value)
             ]
             if not odd:
                 raise
             raise ArgumentError(
-                f"function: {self.__name__} was given {shorten(given.signature[odd[0]].value)} for "
-                f"{argument_paths(self._f, given.spec)[odd[0]]}, "
+                f"function: {self.__name__} was given {shorten(arguments.signature[odd[0]].value)} for "
+                f"{argument_paths(self._f, arguments.spec)[odd[0]]}, "
                 "which has no hash to know it by; pass an array or a constant"
             ) from None
 
-    def _warn_of_many(self, given: Arguments) -> None:
-        kept = self._traced.cache_info()
-        if kept.currsize >= min(_MANY, kept.maxsize) and not self._warned:
+    def _warn_of_many(self, arguments: Arguments) -> None:
+        cache = self._traced.cache_info()
+        if cache.currsize >= min(_MANY, cache.maxsize) and not self._warned:
             self._warned = True
             last = self._last_new
-            why = "" if last is None else f"; the last time because {difference(self._f, last, given)}"
-            text = f"{self.__name__} has been compiled for {kept.currsize} signatures{why}; {_CURE}"
+            why = "" if last is None else f"; the last time because {difference(self._f, last, arguments)}"
+            text = f"{self.__name__} has been compiled for {cache.currsize} signatures{why}; {_CURE}"
             warnings.warn(text, stacklevel=to_user())
 
     def _arguments(
@@ -511,12 +515,12 @@ def function(
     compiling = (with_probes, cache_size, strict, tune, mesh, shardings)
     options = Options(engine, donate_argnums, static_argnums, static_argnames, shapes, *compiling)
     if f is None:
-        return partial(_made, options)
-    return _made(options, f)
+        return partial(_function, options)
+    return _function(options, f)
 
 
 @reads_arguments
-def _made(options: Options, f: Callable[..., Any]) -> Function:
+def _function(options: Options, f: Callable[..., Any]) -> Function:
     if not callable(f) and not isinstance(f, classmethod):
         cure = "; put @sg.function below @property" if isinstance(f, property) else ""
         raise ArgumentError(f"function: takes a function, not {f!r}{cure}")

@@ -22,27 +22,27 @@ class Instances:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._found: dict[int, tuple[Callable[[], Any], Any]] = {}
+        self._entries: dict[int, tuple[Callable[[], Any], Any]] = {}
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([function for _, function in [*self._found.values()]])
+        return iter([function for _, function in [*self._entries.values()]])
 
     def of(self, instance: object, make: Callable[[Callable[[], Any]], Any]) -> Any:
         """The function of an instance."""
         key = id(instance)
-        found = self._found.get(key)
-        if found is not None and found[0]() is instance:
-            return found[1]
+        entry = self._entries.get(key)
+        if entry is not None and entry[0]() is instance:
+            return entry[1]
         home = weakref.ref(self)
         try:
             refer: Callable[[], Any] = weakref.ref(instance, lambda gone: _forget(home, key, gone))
         except TypeError:  # It allows no weak reference, so it is held itself, but not with too many others.
             refer = partial(_same, instance)
-            for old in [*self._found][: max(0, len(self._found) + 1 - self._size)]:
-                self._found.pop(old, None)
-        made = make(refer)
-        self._found[key] = refer, made
-        return made
+            for old in [*self._entries][: max(0, len(self._entries) + 1 - self._size)]:
+                self._entries.pop(old, None)
+        function = make(refer)
+        self._entries[key] = refer, function
+        return function
 
 
 def _same(x: object) -> Any:
@@ -52,9 +52,9 @@ def _same(x: object) -> Any:
 def _forget(home: weakref.ref[Instances], key: int, gone: object) -> None:
     instances = home()
     if instances is not None:
-        found = instances._found.get(key)
-        if found is not None and found[0] is gone:
-            instances._found.pop(key, None)
+        entry = instances._entries.get(key)
+        if entry is not None and entry[0] is gone:
+            instances._entries.pop(key, None)
 
 
 class Method(Generic[P, R]):

@@ -98,18 +98,18 @@ class Last(NamedTuple):
         if kind not in (Output, list, tuple):
             return None
         parts: Sequence[object] = [fetches] if kind is Output else fetches
-        found = [*map(id, parts)]
-        if found != [*map(id, leaves)]:
+        ids = [*map(id, parts)]
+        if ids != [*map(id, leaves)]:
             return None
-        return Last(kind, found, [*map(id, feeds)], (leaves, [*feeds]), plan, spec)
+        return Last(kind, ids, [*map(id, feeds)], (leaves, [*feeds]), plan, spec)
 
     def asks(self, fetches: Any, feeds: Any) -> bool:
         """Whether a run asks for the same."""
         kind = type(fetches)
         if kind is not self.kind or type(feeds) is not dict:
             return False
-        found = [id(fetches)] if self.spec is None else [*map(id, fetches)]
-        return found == self.fetches and [*map(id, feeds)] == self.feeds
+        ids = [id(fetches)] if self.spec is None else [*map(id, fetches)]
+        return ids == self.fetches and [*map(id, feeds)] == self.feeds
 
 
 def member(graph: Graph, x: object) -> Output:
@@ -129,11 +129,11 @@ def _fetched(graph: Graph, x: object) -> Output:
     op = graph.operation(x) if isinstance(x, str) and ":" not in x else None
     if op is None or op.definition is not Probe:
         return member(graph, x)
-    found = [one for one in graph.operations if one.definition is Named and one.origin is op]
-    if len(found) == 1:
-        return found[0].outputs[0]
-    if found:
-        names = ", ".join(repr(one.name) for one in found)
+    gradients = [other for other in graph.operations if other.definition is Named and other.origin is op]
+    if len(gradients) == 1:
+        return gradients[0].outputs[0]
+    if gradients:
+        names = ", ".join(repr(gradient.name) for gradient in gradients)
         raise GraphError(f"Session.run: several gradients arrive at the probe {x!r}; fetch one of {names}")
     raise GraphError(
         f"Session.run: {x!r} is the name of a probe, and no gradient has been generated that passes it; call "
@@ -145,13 +145,13 @@ def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> Plan:
     """The plan of a run that fetches *leaves* and is fed *fed*. Raises if more must be fed."""
     fetches = [_fetched(graph, leaf) for leaf in leaves]
     feeds = [member(graph, x) for x in fed]
-    given = set(feeds)
-    if len(given) < len(feeds):
+    provided = set(feeds)
+    if len(provided) < len(feeds):
         twice = next(x for x, times in Counter(feeds).items() if times > 1)
         raise FeedError(f"{describe(twice)} is fed twice; give it one value")
-    running = needed(fetches, given)
-    acting = _able_to_act(graph, given, running)
-    running = needed([*fetches, *acting], given)
+    running = needed(fetches, provided)
+    acting = _able_to_act(graph, provided, running)
+    running = needed([*fetches, *acting], provided)
     for op in running:
         if op.definition is Placeholder:
             user = _consumer(op, running)
@@ -170,10 +170,10 @@ def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> Plan:
                 "fetch one of them, or combine them into one"
             )
         assigned[parameter] = op
-        if parameter in given:
+        if parameter in provided:
             raise FeedError(f"{describe(parameter)} is both fed and assigned in one run; do one of them")
     parameters = [op.outputs[0] for op in running if op.definition is Parameter]
-    done = [i for i, y in enumerate(fetches) if y not in given and _assigns_alone(y.op)]
+    done = [i for i, y in enumerate(fetches) if y not in provided and _assigns_alone(y.op)]
     computed = [y for i, y in enumerate(fetches) if i not in done]
     return Plan(computed, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns], acting, done)
 
@@ -183,15 +183,15 @@ def _assigns_alone(op: Operation) -> bool:
     return op.definition is NoOp and all(x.op.definition is Assign for x in op.inputs)
 
 
-def _able_to_act(graph: Graph, given: set[Output], running: Sequence[Operation]) -> list[Output]:
+def _able_to_act(graph: Graph, provided: set[Output], running: Sequence[Operation]) -> list[Output]:
     """What runs for what it does, if all that it needs is fed, and no parameter is assigned for it alone."""
-    found = []
+    able = []
     computed = {*running}
     for op in graph.acting:
-        more = [one for one in needed([op.outputs[0]], given) if one not in computed]
-        if not any(one.definition in (Placeholder, Assign) for one in more):
-            found.append(op.outputs[0])
-    return found
+        more = [other for other in needed([op.outputs[0]], provided) if other not in computed]
+        if not any(other.definition in (Placeholder, Assign) for other in more):
+            able.append(op.outputs[0])
+    return able
 
 
 def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:

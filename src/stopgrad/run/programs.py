@@ -53,11 +53,11 @@ class Program:
         It raises a TypeError, a ValueError or a FloatingPointError, having done nothing, where *run* might
         find another way. None if there is none.
         """
-        found = getattr(self.run, "direct", None)
-        if found is None:
+        make = getattr(self.run, "direct", None)
+        if make is None:
             return lambda *arrays: self.run(arrays)
-        made: Callable[..., Sequence[Any]] | None = found(arrays)
-        return made
+        function: Callable[..., Sequence[Any]] | None = make(arrays)
+        return function
 
     def _present(self, what: str) -> Any:
         if self._executable is None:
@@ -73,10 +73,10 @@ class Program:
 
     def memory_analysis(self) -> Memory:
         """The memory that one device needs, according to XLA."""
-        found = self._present("memory_analysis").memory_analysis()
+        analysis = self._present("memory_analysis").memory_analysis()
         return Memory(
-            found.argument_size_in_bytes,
-            found.output_size_in_bytes,
-            found.alias_size_in_bytes,
-            found.temp_size_in_bytes,
+            analysis.argument_size_in_bytes,
+            analysis.output_size_in_bytes,
+            analysis.alias_size_in_bytes,
+            analysis.temp_size_in_bytes,
         )

@@ -33,7 +33,7 @@ def reader(spec: Spec) -> Reader:
     """
     written = _written(spec)
     if written is None:
-        return _taken_apart(spec)
+        return _flattened(spec)
     lines, names = written
     source = "\n    ".join(["def read(args, kwargs):", *lines])
     exec(source, names)  # noqa: S102 - of names that are made here; keys and types are no part of the text
@@ -74,10 +74,10 @@ def _written(spec: Spec) -> tuple[list[str], dict[str, Any]] | None:
     return [*lines, f"return ({''.join(f'{leaf}, ' for leaf in leaves)})"], names
 
 
-def _taken_apart(spec: Spec) -> Reader:
+def _flattened(spec: Spec) -> Reader:
     def read(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        leaves, found = flatten((args, kwargs))
-        if found != spec:
+        leaves, structure = flatten((args, kwargs))
+        if structure != spec:
             raise ValueError
         return leaves
 

@@ -15,11 +15,13 @@ import numpy as np
 from stopgrad.engines import Engine, fail
 from stopgrad.graph.builder import default_graph
 from stopgrad.run.programs import Program
-from stopgrad.run.reading import DIFFERS
+from stopgrad.run.reading import DIFFERS, Reader
 from stopgrad.run.traced import Traced
 
 _DTYPE = attrgetter("dtype")
 
+_HOSTS = frozenset([np.ndarray, float])
+"""The kinds of arguments that are no engine's own."""
 OTHER = object()
 """The answer to a call with other arguments than the last one: nothing was computed."""
 
@@ -40,19 +42,30 @@ def repeated_call(
     Returns:
         A function of positional and keyword arguments that returns the result, or :data:`OTHER`.
     """
-    engine, rebuild = program.backend, traced.rebuild
-    kinds = {*map(type, leaves)}
-    ours = kinds - {np.ndarray, float}
-    if not engine.checks or not _are_taken(engine, leaves, kinds, ours):
+    engine, kinds = program.backend, {*map(type, leaves)}
+    if not engine.checks or not _are_taken(engine, leaves, kinds, kinds - _HOSTS):
         return None
-    flat = not kwargs and [*map(id, args)] == [*map(id, leaves)]
-    read = None if flat else traced.read
     direct = program.direct(leaves)
     if direct is None:
         return None
+    flat = not kwargs and [*map(id, args)] == [*map(id, leaves)]
+    return _fast_call(traced, engine, direct, leaves, None if flat else traced.read)
+
+
+def _fast_call(
+    traced: Traced,
+    engine: Engine,
+    direct: Callable[..., Sequence[Any]],
+    leaves: Sequence[Any],
+    read: Reader | None,
+) -> Callable[[Sequence[Any], Mapping[str, Any]], Any]:
+    """The function that computes from arguments of the kinds of *leaves*, which *read* makes flat."""
+    kinds = {*map(type, leaves)}
+    ours = kinds - _HOSTS
+    rebuild = traced.rebuild
     borrowed, native = np.ndarray in kinds, bool(ours)
-    left = native and not borrowed  # left on their devices, perhaps not computed yet
-    taken = engine.finished if native else engine.taken
+    stays = native and not borrowed  # left on their devices, perhaps not computed yet
+    hand_over = engine.finished if native else engine.taken
     types, alone = [*map(type, leaves)], traced.spec is None
     # The engine would convert NumPy arrays that it was not compiled for.
     dtypes, mixed = [x.dtype for x in leaves if type(x) is not float], float in kinds
@@ -64,30 +77,30 @@ def repeated_call(
         if read is None:
             if kwargs:
                 return OTHER
-            given = args
+            values = args
         else:
             try:
-                given = read(args, kwargs)
+                values = read(args, kwargs)
             except DIFFERS:
                 return OTHER
         if single:  # In a fraction of the time.
-            same = len(given) == 1 and type(x := given[0]) is kind and (not borrowed or x.dtype == dtype)
+            same = len(values) == 1 and type(x := values[0]) is kind and (not borrowed or x.dtype == dtype)
         else:
-            same = [*map(type, given)] == types
+            same = [*map(type, values)] == types
             if same and borrowed:
-                arrays = [x for x in given if type(x) is not float] if mixed else given
+                arrays = [x for x in values if type(x) is not float] if mixed else values
                 same = [*map(_DTYPE, arrays)] == dtypes
         if not same or engine.unusable is not None or default_graph() is not None:
             return OTHER
         try:
-            results = direct(*given)
+            results = direct(*values)
         except (TypeError, ValueError, FloatingPointError):
             return OTHER
         except Exception as error:
             fail(engine, traced.outputs, error)
-        if not left:
+        if not stays:
             try:
-                results = taken(results)
+                results = hand_over(results)
             except Exception as error:
                 fail(engine, traced.outputs, error)
         return results[0] if alone else rebuild(results)

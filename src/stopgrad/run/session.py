@@ -108,24 +108,24 @@ class Session:
         tune: str = "off",
         mesh: object = None,
     ) -> None:
-        found = default_graph() if graph is None else graph
-        if found is not None and not isinstance(found, Graph):
+        own = default_graph() if graph is None else graph
+        if own is not None and not isinstance(own, Graph):
             raise GraphError(
                 "Session takes a graph, not "
-                f"{describe(found) if isinstance(found, (Output, Operation)) else repr(found)}"
+                f"{describe(own) if isinstance(own, (Output, Operation)) else repr(own)}"
             )
-        if found is None:
+        if own is None:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
-        self.graph = found
+        self.graph = own
         self._auto = engine == "auto"
         self.mesh: Mesh | None = mesh_of(mesh)
         if self.mesh is not None:
-            check_shardings(found.operations, self.mesh)
+            check_shardings(own.operations, self.mesh)
         self._compiler = Compiler(Options(engine, strict=strict, tune=tune, mesh=self.mesh))
         self._state = _State(engine_named(engine, mesh=self.mesh), {}, {})
         # Neither refers to the session, so that a dropped session is freed at once, with all that it holds.
-        self._plans = cached(partial(plan_for, found), cache_size, "Session")
-        self._programs = cached(partial(_compile, self._compiler), cache_size, "Session", kept="a session")
+        self._plans = cached(partial(plan_for, own), cache_size, "Session")
+        self._programs = cached(partial(_compile, self._compiler), cache_size, "Session", owner="a session")
         self._last: Last | None = None
         self._locks: dict[object, threading.RLock] = {}
         self._closed = False
@@ -150,7 +150,7 @@ class Session:
         Raises:
             FeedError, ShapeError, DTypeError, GraphError, EngineError: the parameters are then unchanged.
         """
-        asked = self._present("run").engine
+        engine = self._present("run").engine
         feeds = {} if feed_dict is None else feed_dict
         last = self._last
         if last is not None and last.asks(fetches, feeds):
@@ -161,10 +161,10 @@ class Session:
             plan, spec = self._planned(fetches, feeds)
             values = None
         if values is None:
-            given = zip(plan.feeds, feeds.values(), strict=True)
-            arrays = [feed_value(x, value, asked) for x, value in given]
+            pairs = zip(plan.feeds, feeds.values(), strict=True)
+            arrays = [feed_value(x, value, engine) for x, value in pairs]
             with self._lock_outside("run"):
-                values = self._run(plan, arrays, asked)
+                values = self._run(plan, arrays, engine)
         return values[0] if spec is None else unflatten(spec, values)
 
     def compile(self, fetches: object, feed_dict: Feeds | None = None) -> Program:
@@ -204,14 +204,14 @@ class Session:
     def value(self, parameter: Output) -> np.ndarray[Any, Any]:
         """A copy of the value that a parameter has now."""
         self._present("value")
-        found = member(self.graph, parameter)
-        if found.op.definition is not Parameter:
-            raise GraphError(f"{describe(found)} is no parameter; fetch it with Session.run")
+        checked = member(self.graph, parameter)
+        if checked.op.definition is not Parameter:
+            raise GraphError(f"{describe(checked)} is no parameter; fetch it with Session.run")
         with self._lock():
             state = self._present("value")
-            value = state.value(found)
+            value = state.value(checked)
             if any(state.engine.spec_of(value) or ()):  # Gathering its parts takes all processes.
-                state.engine.agree("Session.value", lambda: [f"{found.op.name} {found.type!r}"])
+                state.engine.agree("Session.value", lambda: [f"{checked.op.name} {checked.type!r}"])
             return np.array(state.engine.fetched(value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -239,11 +239,11 @@ class Session:
         if os.path.isdir(checked_path(path)):
             self._restore_from_folder(path)
             return
-        found = self._read_file(path)
+        arrays = self._read_file(path)
         with lock:
             state = self._present("restore")
             self._replace_all(
-                {p: state.engine.spread(array, declared_sharding(p)) for p, array in found.items()}
+                {p: state.engine.spread(array, declared_sharding(p)) for p, array in arrays.items()}
             )
 
     if TYPE_CHECKING:
@@ -324,14 +324,14 @@ class Session:
 
     def _run_again(self, again: Again, plan: Plan, feeds: Feeds) -> Sequence[np.ndarray[Any, Any]] | None:
         """Compute the fetches as in the last run; None if what is fed has other types."""
-        engine, given = again.engine, [*feeds.values()]
-        if engine.unusable is not None or {*map(type, given)} != ARRAYS:
+        engine, values = again.engine, [*feeds.values()]
+        if engine.unusable is not None or {*map(type, values)} != ARRAYS:
             return None
-        if [*map(DTYPE, given)] != again.dtypes:
+        if [*map(DTYPE, values)] != again.dtypes:
             return None
         with self._lock_outside("run"):
             try:
-                return engine.taken(again.direct(*given))
+                return engine.taken(again.direct(*values))
             except (TypeError, ValueError, FloatingPointError):
                 return None
             except Exception as error:
@@ -398,11 +398,11 @@ class Session:
 
     def _read_file(self, path: str | os.PathLike[str]) -> dict[Output, Any]:
         """The values of all parameters in a file. The error names all that do not fit."""
-        found, wrong = {}, []
+        arrays, wrong = {}, []
         with Progress("reading arrays"), ArrayFile(path) as stored:
             for p in self._all_parameters():
                 try:
-                    found[p] = stored.read(p.op.name, p.type, describe(p))
+                    arrays[p] = stored.read(p.op.name, p.type, describe(p))
                 except FileError:
                     raise
                 except GraphError as error:
@@ -415,7 +415,7 @@ class Session:
             )
         if wrong:
             raise wrong[0]
-        return found
+        return arrays
 
     def _replace_all(self, values: Mapping[Output, Any]) -> None:
         """Give parameters these values, which the engine holds. The caller holds the lock."""
@@ -445,9 +445,9 @@ if hasattr(os, "register_at_fork"):
 
 def _spare(state: _State, parameter: Output) -> Any:
     """Take out the array into which the next value of a parameter may be written."""
-    found = state.spare.pop(parameter, None)
-    if found is not None:
-        return found
+    array = state.spare.pop(parameter, None)
+    if array is not None:
+        return array
     return state.engine.spread(parameter.op.values[0].array, declared_sharding(parameter))
 
 

@@ -24,13 +24,13 @@ def take_in(session: Session, reader: FolderReader, first: Callable[[], None] | 
     """Read the values of all parameters from a folder, after calling *first*; all or nothing."""
     lock = session._lock_outside("restore")
     layout = session._present("restore").engine.layout
-    found = reader.read({p.op.name: layout(declared_sharding(p)) for p in session._all_parameters()})
+    arrays = reader.read({p.op.name: layout(declared_sharding(p)) for p in session._all_parameters()})
     if first is not None:
         first()
     with lock:
         # Arrays that were read onto a mesh are the engine's already.
         hold = session._present("restore").engine.hold
-        read = {p: found[p.op.name] for p in session._all_parameters()}
+        read = {p: arrays[p.op.name] for p in session._all_parameters()}
         session._replace_all(read if session.mesh is not None else {p: hold(x) for p, x in read.items()})
 
 

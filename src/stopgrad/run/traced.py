@@ -61,7 +61,7 @@ class Traced:
         spec: PyTreeSpec | None,
         leaves: list[Any],
         donated: Sequence[int],
-        given: PyTreeSpec,
+        argument_spec: PyTreeSpec,
     ) -> None:
         self.name = compiler.name
         self.graph = graph
@@ -74,7 +74,7 @@ class Traced:
         # Its leaves, with a mark in the place of each output; None if they are just what is computed.
         plain = not graph.acting and all(leaf is _RESULT for leaf in leaves)
         self._leaves = None if plain else leaves
-        self._given = given  # The structure of the arguments.
+        self._argument_spec = argument_spec  # The structure of the arguments.
         self._donated = donated  # The positions of arrays that may be overwritten.
         self._compiler = compiler
         self._program: Program | None = None
@@ -86,7 +86,7 @@ class Traced:
     @cached_property
     def read(self) -> Reader:
         """Reads the leaves of arguments of the structure for which the function was traced."""
-        return reader(self._given)
+        return reader(self._argument_spec)
 
     def rebuild(self, results: Sequence[Any]) -> Any:
         """What the function returned, with these results in the place of outputs."""
@@ -94,8 +94,8 @@ class Traced:
             return results[0]
         if self._leaves is None:
             return unflatten(self.spec, results)
-        given = iter(results)
-        return unflatten(self.spec, [leaf if leaf is not _RESULT else next(given) for leaf in self._leaves])
+        rest = iter(results)
+        return unflatten(self.spec, [leaf if leaf is not _RESULT else next(rest) for leaf in self._leaves])
 
     def compile(self, engine: Engine, sample: Sample | None = None) -> None:
         """Compile it now if all sizes are known; else each call finds or compiles its program."""
@@ -108,13 +108,13 @@ class Traced:
         self, engine: Engine, arrays: Sequence[Any], sample: Sample | None = None, own: bool = False
     ) -> Program:
         """The program for arrays of these shapes; *own*: whether any of them is the engine's own."""
-        found = self._program
-        if found is None or (own and found.small):
+        program = self._program
+        if program is None or (own and program.small):
             shapes = tuple([x.shape for x in arrays])
-            found = self._sized(engine, shapes, sample, False) if found is None else found
-            if own and found.small:
-                found = self._sized(engine, shapes, sample, True)
-        return found
+            program = self._sized(engine, shapes, sample, False) if program is None else program
+            if own and program.small:
+                program = self._sized(engine, shapes, sample, True)
+        return program
 
     def _for_shapes(
         self, engine: Engine, shapes: Sequence[tuple[int, ...]], sample: Sample | None, own: bool
@@ -190,13 +190,13 @@ def _donated(name: str, argnums: Sequence[int], spec: PyTreeSpec, signature: Sig
         raise ArgumentError(
             f"function: donate_argnums holds {missing}, but {name} was given {count} positional arguments"
         )
-    wanted = {n % count for n in argnums}
+    donated = {n % count for n in argnums}
     arrays = [
-        not by_keyword and which in wanted
+        not by_keyword and which in donated
         for (by_keyword, which, *_), s in zip(spec.paths(), signature, strict=True)
         if not isinstance(s, Constant)
     ]
-    return [n for n, given in enumerate(arrays) if given]
+    return [n for n, is_donated in enumerate(arrays) if is_donated]
 
 
 def check_outputs(name: str, graph: Graph, outputs: Sequence[Output], where: str) -> None:
@@ -212,8 +212,8 @@ def check_outputs(name: str, graph: Graph, outputs: Sequence[Output], where: str
         )
 
 
-def _stand_in(graph: Graph, name: str, path: str, known: tuple[Any, ...]) -> Output:
-    shape, dtype, *sharding = known
+def _stand_in(graph: Graph, name: str, path: str, part: tuple[Any, ...]) -> Output:
+    shape, dtype, *sharding = part
     try:
         values = dtype_of(dtype), tuple(shape), *(sharding or [()])
         return emit(Placeholder, (), values, operation_name(path), graph).outputs[0]
@@ -242,19 +242,19 @@ def probed(operations: Iterable[Operation], name: str) -> dict[str, Any]:
         GradientError: a probe stands in a body, which runs any number of times.
     """
     operations = list(operations)
-    found: dict[str, list[Output]] = {op.name: [] for op in operations if op.definition is Probe}
+    by_probe: dict[str, list[Output]] = {op.name: [] for op in operations if op.definition is Probe}
     for op in operations:
         if op.definition is Named and op.origin is not None and op.origin.definition is Probe:
-            found.setdefault(op.origin.name, []).append(op.outputs[0])
+            by_probe.setdefault(op.origin.name, []).append(op.outputs[0])
         body = next(bodies_in(op.values), None)
-        inside = [] if body is None else [one for one in walk([op]) if one.definition is Probe]
+        inside = [] if body is None else [inner for inner in walk([op]) if inner.definition is Probe]
         if inside:
             raise GradientError(
                 f"{name}: {describe(inside[0])} stands inside a function of {describe(op)}, which may run "
                 "any number of times, so that the gradient there is no one tensor; probe what goes in or "
                 "comes out, or add zeros there, a part for each step, and take the gradient towards these"
             )
-    return {label: None if not gs else gs[0] if len(gs) == 1 else gs for label, gs in found.items()}
+    return {label: None if not gs else gs[0] if len(gs) == 1 else gs for label, gs in by_probe.items()}
 
 
 def started(graph: Graph | None) -> int:

@@ -73,23 +73,23 @@ class Notes(Sequence[str]):
         self._form = form
 
     @cached_property
-    def _found(self) -> tuple[str, ...]:
+    def _texts(self) -> tuple[str, ...]:
         return tuple(self._form.notes)
 
     def __getitem__(self, i: Any) -> Any:
-        return self._found[i]
+        return self._texts[i]
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._texts)
 
     def __eq__(self, other: object) -> bool:
-        return self._found == (other._found if isinstance(other, Notes) else other)
+        return self._texts == (other._texts if isinstance(other, Notes) else other)
 
     def __hash__(self) -> int:
-        return hash(self._found)
+        return hash(self._texts)
 
     def __repr__(self) -> str:
-        return repr(self._found)
+        return repr(self._texts)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Report:
         head = f"{self.what}: {self.engine}, {self.variant} (compiled in {self.compiling:.2f} s)"
         if self.tried:
             head = f"{head}; {'measured before' if self.remembered else 'measured'}:"
-        return "\n".join([head, *[f"  {one}" for one in (*self.tried, *self.notes)]])
+        return "\n".join([head, *[f"  {line}" for line in (*self.tried, *self.notes)]])
 
 
 class Sample:
@@ -167,34 +167,34 @@ def fastest(
     Raises:
         the first way's error, if none can run.
     """
-    made: list[tuple[Way, Compiled, float]] = []
+    compiled: list[tuple[Way, Compiled, float]] = []
     failures: list[tuple[Way, Exception]] = []
     for way in ways:
         start = time.perf_counter()
         try:
             run = compile(way)
             _time(way, run, arrays, assigned)
-            made.append((way, run, time.perf_counter() - start))
+            compiled.append((way, run, time.perf_counter() - start))
         except StopgradError as error:
             failures.append((way, error))
-    if not made:
+    if not compiled:
         raise failures[0][1]
-    best = [float("inf")] * len(made)
+    best = [float("inf")] * len(compiled)
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or max(best) == float("inf"):
-        for i, (way, run, _) in enumerate(made):
+        for i, (way, run, _) in enumerate(compiled):
             if best[i] > 3 * min(best) and best[i] < float("inf"):
                 continue  # Not worth another run.
             best[i] = min(best[i], _time(way, run, arrays, assigned))
     tried = [
         Tried(way.engine.name, way.variant.name, best[i], compiling)
-        for i, (way, _, compiling) in enumerate(made)
+        for i, (way, _, compiling) in enumerate(compiled)
     ]
     tried += [
         Tried(way.engine.name, way.variant.name, None, 0.0, str(error).partition("\n")[0])
         for way, error in failures
     ]
-    way, run, _ = made[best.index(min(best))]
+    way, run, _ = compiled[best.index(min(best))]
     return way, run, tried
 
 
@@ -206,12 +206,12 @@ def _time(
 ) -> float:
     """The time of one run on copies of the arrays, which it may overwrite."""
     engine = way.engine
-    given = [engine.hold(x) for x in arrays]
+    copies = [engine.hold(x) for x in arrays]
     if engine.reuses:
-        given += [engine.hold(np.zeros(x.shape, x.dtype.numpy)) for x in assigned]
-    engine.finish(given if engine.reuses else ())
+        copies += [engine.hold(np.zeros(x.shape, x.dtype.numpy)) for x in assigned]
+    engine.finish(copies if engine.reuses else ())
     start = time.perf_counter()
-    engine.finish(run(given))
+    engine.finish(run(copies))
     return time.perf_counter() - start
 
 
@@ -221,21 +221,21 @@ def _path(graph: str, ways: Sequence[Way], tune: str) -> Path:
         for module in way.engine.needs:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 versions.append((module, importlib.metadata.version(module)))
-    known = (
+    parts = (
         graph,
         [(way.engine.name, way.variant.name) for way in ways],
         sorted(set(versions)),
         (processor(), platform.node(), os.cpu_count(), os.environ.get("XLA_FLAGS", "")),
         tune,
     )
-    return cache_folder() / "tuned" / f"{hashlib.sha256(repr(known).encode()).hexdigest()}.json"
+    return cache_folder() / "tuned" / f"{hashlib.sha256(repr(parts).encode()).hexdigest()}.json"
 
 
 def remembered(graph: str, ways: Sequence[Way], tune: str) -> tuple[Way, list[Tried]] | None:
     """The way that was chosen on this machine for an equal graph, and its measurements; None if none was."""
     try:
         stored = json.loads(_path(graph, ways, tune).read_text(encoding="utf-8"))
-        tried = [Tried(**one) for one in stored["tried"]]
+        tried = [Tried(**fields) for fields in stored["tried"]]
         chosen = (stored["engine"], stored["variant"])
         return next((w, tried) for w in ways if (w.engine.name, w.variant.name) == chosen)
     except (OSError, ValueError, LookupError, TypeError, StopIteration):
@@ -245,12 +245,12 @@ def remembered(graph: str, ways: Sequence[Way], tune: str) -> tuple[Way, list[Tr
 def remember(graph: str, ways: Sequence[Way], tune: str, way: Way, tried: Sequence[Tried]) -> None:
     """Store a choice. If that fails, it is only measured again."""
     path = _path(graph, ways, tune)
-    found = {
+    choice = {
         "engine": way.engine.name,
         "variant": way.variant.name,
-        "tried": [asdict(one) for one in tried],
+        "tried": [asdict(entry) for entry in tried],
     }
     with contextlib.suppress(OSError, StopgradError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with replacing(path) as file:
-            os.write(file, json.dumps(found).encode())
+            os.write(file, json.dumps(choice).encode())

@@ -25,7 +25,7 @@ class _Late(Exception):  # noqa: N818
     """A value has not been written in time."""
 
 
-def _left(room: str) -> str:
+def _folder_of_departed(room: str) -> str:
     """The folder of the processes that have left a room."""
     return f"{room.replace(ROOMS, LEFT, 1)}/"
 
@@ -112,22 +112,22 @@ class Comparison:
                 return self._absent(self._missing())
         self.hosts[0] = first["host"]
         while True:  # Process 0 always finishes; if it dies, the runtime ends this process.
-            said = self._get(f"turn{self.turn}", math.inf)
-            if "complaint" in said:
-                return str(said["complaint"])
-            if said["to"] == self.index:
-                self._put(f"answer{self.turn}", self._answer(said))
+            message = self._get(f"turn{self.turn}", math.inf)
+            if "complaint" in message:
+                return str(message["complaint"])
+            if message["to"] == self.index:
+                self._put(f"answer{self.turn}", self._answer(message))
             self.turn += 1
 
     def _leave(self) -> None:
         """Process 0 removes what was written when it comes the next time: by then all have read it."""
         if self.index != 0:
-            self.client.key_value_set(f"{_left(self.room)}{self.index}", "")
+            self.client.key_value_set(f"{_folder_of_departed(self.room)}{self.index}", "")
             return
         for room in [*self.rooms]:
-            if len(self.client.key_value_dir_get(_left(room))) == self.count - 1:
+            if len(self.client.key_value_dir_get(_folder_of_departed(room))) == self.count - 1:
                 self.client.key_value_delete(f"{room}/")
-                self.client.key_value_delete(_left(room))
+                self.client.key_value_delete(_folder_of_departed(room))
                 self.rooms.pop(room, None)
         self.rooms[self.room] = None
 
@@ -155,11 +155,11 @@ class Comparison:
     def _get(self, name: str, deadline: float) -> Any:
         """What another process writes before the deadline; None if it does not."""
         while True:
-            left = deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             with contextlib.suppress(_Late):
-                return json.loads(self._read(name, min(left, 2.0)))
+                return json.loads(self._read(name, min(remaining, 2.0)))
             self._heed_failures()
-            if left <= 0:
+            if remaining <= 0:
                 return None
 
     def _read(self, name: str, seconds: float) -> str:
@@ -209,16 +209,16 @@ class Comparison:
     def _difference(self, different: Sequence[int]) -> str:
         """The first line that differs, found by comparing parts, parts of a part, and so on."""
         other = different[0]
-        start, stop = 0, max(len(self.lines), self._asked(other, "length"))
+        start, stop = 0, max(len(self.lines), self._ask(other, "length"))
         while stop - start > 1:
             step = -(-(stop - start) // _PARTS)
-            theirs = self._asked(other, "digests", start, stop, step)
+            theirs = self._ask(other, "digests", start, stop, step)
             parts = range(start, stop, step)
             start = next(
                 i for i, digest in zip(parts, theirs, strict=True) if digest != self._digest(i, i + step)
             )
             stop = min(start + step, stop)
-        ours, theirs = self._line(start), self._asked(other, "line", start)
+        ours, theirs = self._line(start), self._ask(other, "line", start)
         also = f" (also other than process 0: {self._named(different[1:])})" if different[1:] else ""
         return (
             f"the processes differ in {self.what}, line {start + 1}{also}:\n"
@@ -227,7 +227,7 @@ class Comparison:
             f"All run the same script on the same inputs; {_CAUSES}"
         )
 
-    def _asked(self, other: int, *question: object) -> Any:
+    def _ask(self, other: int, *question: object) -> Any:
         """Ask another process, and return its answer."""
         self._put(f"turn{self.turn}", {"to": other, "question": question})
         answer = self._get(f"answer{self.turn}", time.monotonic() + max(self.seconds, 60.0))
@@ -236,8 +236,8 @@ class Comparison:
         self.turn += 1
         return answer["answer"]
 
-    def _answer(self, said: dict[str, Any]) -> dict[str, Any]:
-        kind, *rest = said["question"]
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        kind, *rest = message["question"]
         if kind == "length":
             return {"answer": len(self.lines)}
         if kind == "line":

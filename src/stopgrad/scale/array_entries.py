@@ -56,10 +56,10 @@ def entries(folder: str, values: bool) -> list[Entry]:
                 f"{folder} is a file; checkpoints stand in a folder, give its path"
             ) from None
         refuse(error, folder, "read")
-    found = [(_ENTRY.fullmatch(name), os.path.join(folder, name)) for name in names]
+    matches = [(_ENTRY.fullmatch(name), os.path.join(folder, name)) for name in names]
     return sorted(
         Entry(0 if values else int(m["stem"]), int(m["serial"] or 0), path)
-        for m, path in found
+        for m, path in matches
         if m is not None and (m["stem"] == VALUES) is values and os.path.isdir(path)
     )
 
@@ -70,7 +70,7 @@ def new_entry(folder: str, stem: str) -> str:
     return os.path.join(folder, f"{stem}.{max(there) + 1}" if there else stem)
 
 
-def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> FolderReader | None:
+def newest_good(folder: str, values: bool, types: Mapping[str, TensorType]) -> FolderReader | None:
     """The newest intact entry, which has been checked; None if there is none.
 
     Newer ones that are broken are skipped with a warning.
@@ -81,11 +81,11 @@ def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> 
     agree(
         f"restoring from {folder}", [], timeout=PATIENCE
     )  # Until then the first process may remove old ones.
-    found = entries(folder, values)
-    agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in found], timeout=PATIENCE)
-    for entry in reversed(found):
+    candidates = entries(folder, values)
+    agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in candidates], timeout=PATIENCE)
+    for entry in reversed(candidates):
         try:
-            return open_folder(entry.path, wanted)
+            return open_folder(entry.path, types)
         except BrokenError as error:
             warnings.warn(f"a checkpoint is passed over: {error.message}", stacklevel=to_user())
     return None
@@ -106,15 +106,15 @@ def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
     return writing
 
 
-def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
+def reader_of(path: AnyPath, types: Mapping[str, TensorType]) -> FolderReader:
     """Open and check an entry, or the newest intact one of a folder."""
     shown = checked_path(path)
     if os.path.exists(os.path.join(shown, NOTES)):
-        return open_folder(shown, wanted)
-    found = newest_good(shown, bool(entries(shown, values=True)), wanted)
-    if found is None:
+        return open_folder(shown, types)
+    reader = newest_good(shown, bool(entries(shown, values=True)), types)
+    if reader is None:
         raise CheckpointError(
             f"{shown} cannot be read: it is a folder without a checkpoint that is whole; give a file, "
             "or the folder of a checkpoint"
         )
-    return found
+    return reader

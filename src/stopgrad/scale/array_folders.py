@@ -69,8 +69,8 @@ def together(what: str, path: str, step: Callable[[], T]) -> T:
             agree(f"{what} in {folder}", [line], timeout=PATIENCE)
         except DistributedError as error:
             if failed is None:
-                told = error.message.partition("\nAll run the same")[0]  # What follows speaks of graphs.
-                raise CheckpointError(f"{what} {path} failed in another process: {told}") from None
+                reason = error.message.partition("\nAll run the same")[0]  # What follows speaks of graphs.
+                raise CheckpointError(f"{what} {path} failed in another process: {reason}") from None
     if failed is not None:
         raise failed
     return result  # type: ignore[return-value]
@@ -230,9 +230,9 @@ class Writing:
             with self._explained():
                 os.makedirs(folder, exist_ok=True)
                 stack.enter_context(_only_one(folder))
-                for left in os.listdir(folder):
-                    if left.startswith(".") and left.endswith(_PART):
-                        _clear(os.path.join(folder, left))
+                for leftover in os.listdir(folder):
+                    if leftover.startswith(".") and leftover.endswith(_PART):
+                        _clear(os.path.join(folder, leftover))
                 os.makedirs(os.path.join(part, _ARRAYS))
                 os.makedirs(os.path.join(part, _PARTS))
         return part
@@ -275,14 +275,14 @@ class Writing:
                 self._handler.finalize(_orbax_path(os.path.join(part, _ARRAYS)))
                 self._handler.close()
             parts = os.path.join(part, _PARTS)
-            found = [_read_note(os.path.join(parts, f"{i}.json")) for i in range(process_count())]
+            notes = [_read_note(os.path.join(parts, f"{i}.json")) for i in range(process_count())]
             shutil.rmtree(parts)
             files: dict[str, Any] = {}
-            for one in found:
-                files |= one["files"]
+            for note in notes:
+                files |= note["files"]
             files |= _sums(part, lambda path: path not in files)
             types = {name: [kind.dtype.name, list(kind.shape)] for name, kind in self._types.items()}
-            own = [one["own"] for one in found]
+            own = [note["own"] for note in notes]
             _write_note(
                 os.path.join(part, NOTES), {**self._notes, "own": own, "arrays": types, "files": files}
             )
@@ -393,16 +393,16 @@ def remove_folder(path: str) -> None:
         shutil.rmtree(gone)
 
 
-def _sums(part: str, wanted: Callable[[str], bool]) -> dict[str, list[int]]:
+def _sums(part: str, includes: Callable[[str], bool]) -> dict[str, list[int]]:
     """Size and CRC-32 of the files in a folder. When this returns, they have been flushed to the disk."""
-    found = {}
+    sums = {}
     for folder, _, names in os.walk(part):
         for name in names:
             whole = os.path.join(folder, name)
             path = os.path.relpath(whole, part)
-            if wanted(path) and not path.startswith(_PARTS + os.sep):
-                found[path.replace(os.sep, "/")] = _sum(whole, flush=True)
-    return found
+            if includes(path) and not path.startswith(_PARTS + os.sep):
+                sums[path.replace(os.sep, "/")] = _sum(whole, flush=True)
+    return sums
 
 
 def _sum(path: str, flush: bool = False) -> list[int]:
@@ -454,7 +454,7 @@ class FolderReader:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            found = _read_note(os.path.join(path, NOTES))
+            note = _read_note(os.path.join(path, NOTES))
         except FileNotFoundError:
             what = "it has no notes" if os.path.isdir(path) else "there is no such folder"
             raise BrokenError(f"{path} is no checkpoint: {what}") from None
@@ -462,21 +462,21 @@ class FolderReader:
             raise BrokenError(f"{os.path.join(path, NOTES)} is not as it was written") from None
         except OSError as error:
             refuse(error, path, "read")
-        if found["version"] > _VERSION:
+        if note["version"] > _VERSION:
             raise CheckpointError(
-                f"{path} was written by a newer stopgrad, in form {found['version']}; this one reads form "
+                f"{path} was written by a newer stopgrad, in form {note['version']}; this one reads form "
                 f"{_VERSION}"
             )
-        self.notes: dict[str, Any] = found["notes"]
-        self.own: list[Any] = found["own"]
+        self.notes: dict[str, Any] = note["notes"]
+        self.own: list[Any] = note["own"]
         self.types: dict[Any, TensorType] = {
-            n: tensor_type(DTYPES[kind], tuple(shape)) for n, (kind, shape) in found["arrays"].items()
+            n: tensor_type(DTYPES[kind], tuple(shape)) for n, (kind, shape) in note["arrays"].items()
         }
-        self._files: dict[str, list[int]] = found["files"]
+        self._files: dict[str, list[int]] = note["files"]
 
-    def compare(self, wanted: Mapping[str, TensorType]) -> None:
-        """Raise if its arrays are not those wanted, for instance because it belongs to another graph."""
-        lines = differences(self.types, wanted)
+    def compare(self, types: Mapping[str, TensorType]) -> None:
+        """Raise if its arrays have other names or types, for instance because they are another graph's."""
+        lines = differences(self.types, types)
         if lines:
             raise CheckpointError(f"{self.path} was saved from another graph:\n  " + "\n  ".join(lines))
 
@@ -490,23 +490,23 @@ class FolderReader:
         for name in largest_first[process_index() :: process_count()]:
             whole = os.path.join(self.path, *name.split("/"))
             try:
-                found = _sum(whole)
+                actual = _sum(whole)
             except FileNotFoundError:
                 raise BrokenError(f"{self.path} is broken: {name} is missing") from None
             except OSError as error:
                 raise BrokenError(f"{self.path} is broken: {name} cannot be read: {_why(error)}") from error
-            if found != self._files[name]:
+            if actual != self._files[name]:
                 raise BrokenError(f"{self.path} is broken: {name} is not as it was written")
 
     def read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
         """Read the arrays of these names: as JAX's, divided as given, or for None as NumPy's."""
-        found = together("reading", self.path, lambda: self._read(shardings))
-        for name, x in found.items():
+        arrays = together("reading", self.path, lambda: self._read(shardings))
+        for name, x in arrays.items():
             kind = self.types[name]
             if x.dtype != kind.dtype.numpy or x.shape != kind.shape:
                 shown = f"{x.dtype}{show_shape(x.shape)}, not {kind!r}"
                 raise BrokenError(f"{self.path} is broken: {name} is read as {shown}")
-        return found
+        return arrays
 
     def _read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -519,30 +519,30 @@ class FolderReader:
 
     def _read_here(self, orbax: Any, shardings: Mapping[str, Any]) -> dict[str, Any]:
         jax = require("jax", "reading checkpoints", "scale")
-        found: dict[str, Any] = {}
-        asked: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
+        restore_args: dict[str, Any] = {}
         with jax.enable_x64(True):  # Else JAX would narrow 64-bit numbers.
             for name, sharding in shardings.items():
                 kind = self.types[name]
                 if not math.prod(kind.shape):  # Orbax stores nothing for these.
                     empty = np.empty(kind.shape, kind.dtype.numpy)
-                    found[name] = empty if sharding is None else jax.device_put(empty, sharding)
+                    arrays[name] = empty if sharding is None else jax.device_put(empty, sharding)
                 elif sharding is None:
-                    asked[name] = orbax.RestoreArgs(restore_type=np.ndarray)
+                    restore_args[name] = orbax.RestoreArgs(restore_type=np.ndarray)
                 else:
-                    asked[name] = orbax.ArrayRestoreArgs(
+                    restore_args[name] = orbax.ArrayRestoreArgs(
                         sharding=sharding, global_shape=kind.shape, dtype=kind.dtype.numpy
                     )
-            if asked:
+            if restore_args:
                 handler = orbax.PyTreeCheckpointHandler()
-                item = dict.fromkeys(asked, 0)
-                args = orbax.args.PyTreeRestore(item=item, restore_args=asked, partial_restore=True)
-                found |= handler.restore(_orbax_path(os.path.join(self.path, _ARRAYS)), args=args)
+                item = dict.fromkeys(restore_args, 0)
+                args = orbax.args.PyTreeRestore(item=item, restore_args=restore_args, partial_restore=True)
+                arrays |= handler.restore(_orbax_path(os.path.join(self.path, _ARRAYS)), args=args)
                 handler.close()
-        return found
+        return arrays
 
 
-def open_folder(path: str, wanted: Mapping[str, TensorType]) -> FolderReader:
+def open_folder(path: str, types: Mapping[str, TensorType]) -> FolderReader:
     """Open and check a folder of these arrays. All processes succeed, or all raise.
 
     Raises:
@@ -562,19 +562,19 @@ def open_folder(path: str, wanted: Mapping[str, TensorType]) -> FolderReader:
         if isinstance(reader, BrokenError):
             raise reader
         try:
-            reader.compare(wanted)
+            reader.compare(types)
         except CheckpointError as error:
             return error
         reader.check()
         return reader
 
     try:
-        found = together("checking", path, check)
+        checked = together("checking", path, check)
     except CheckpointError as error:
         raise BrokenError(error.message) from error.__cause__
-    if isinstance(found, CheckpointError):
-        raise found
-    return found
+    if isinstance(checked, CheckpointError):
+        raise checked
+    return checked
 
 
 def differences(stored: Mapping[str, TensorType], wanted: Mapping[str, TensorType]) -> list[str]:

@@ -258,9 +258,9 @@ def _place(
         return None
     if None in (address, count, index):
         address, count, index, local_device_ids = _detected(address, count, index, local_device_ids, timeout)
-    given = {"coordinator_address": address, "num_processes": count, "process_id": index}
-    lacking = [name for name, value in given.items() if value is None]
-    if len(lacking) == len(given):
+    settings = {"coordinator_address": address, "num_processes": count, "process_id": index}
+    lacking = [name for name, value in settings.items() if value is None]
+    if len(lacking) == len(settings):
         return None
     if address is None or count is None or index is None:
         raise ArgumentError(
@@ -277,19 +277,19 @@ def _place(
     return address, count, index, local_device_ids
 
 
-def _integer(given: int | None, name: str, variable: str) -> int | None:
+def _integer(value: int | None, name: str, variable: str) -> int | None:
     """An argument, or else the value of an environment variable."""
-    if given is not None:
+    if value is not None:
         try:
-            return operator.index(given)
+            return operator.index(value)
         except TypeError:
-            raise ArgumentError(f"{name} must be an integer, not {given!r}") from None
-    said = os.environ.get(variable)
-    if not said:
+            raise ArgumentError(f"{name} must be an integer, not {value!r}") from None
+    text = os.environ.get(variable)
+    if not text:
         return None
-    if not said.isascii() or not said.isdigit():
-        raise ArgumentError(f"the variable {variable} must be a number, not {said!r}")
-    return int(said)
+    if not text.isascii() or not text.isdigit():
+        raise ArgumentError(f"the variable {variable} must be a number, not {text!r}")
+    return int(text)
 
 
 def _detected(
@@ -343,9 +343,9 @@ def _leave() -> None:
         return
     # When process 0 ends, the others are aborted; so it lets those that fail, too, print their errors first.
     with contextlib.suppress(Exception):
-        known = isinstance(failed, DistributedError)
-        why = str(failed.args[0]) if known else "".join(traceback.format_exception_only(failed)).strip()
-        note = json.dumps({"known": known, "why": why[:_WORDS]})
+        is_ours = isinstance(failed, DistributedError)
+        why = str(failed.args[0]) if is_ours else "".join(traceback.format_exception_only(failed)).strip()
+        note = json.dumps({"known": is_ours, "why": why[:_WORDS]})
         run.client.key_value_set(f"{FAILED}/{run.process_id}", note)
         run.client.wait_at_barrier(FAILED, int(1e3 * _LAST_WORDS))
         time.sleep(0.3 if run.process_id == 0 else 0.0)

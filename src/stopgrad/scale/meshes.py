@@ -75,8 +75,8 @@ class Mesh(Block):
     def of(cls, mesh: object) -> Mesh | None:
         """Our mesh from one of ours or of JAX's; for None the current mesh, if there is one."""
         if mesh is None:
-            found: Mesh | None = current().mesh
-            return found
+            ambient: Mesh | None = current().mesh
+            return ambient
         return mesh if isinstance(mesh, cls) else cls(mesh)
 
     def changes(self) -> dict[str, Any]:
@@ -146,18 +146,18 @@ class Mesh(Block):
             index = int(np.ravel_multi_index([position[axis] for axis in along], sizes))
             held.setdefault(devices[position].process_index, set()).add(index)
         mine = held.get(process_index(), set())
-        first, each, total = min(mine, default=0), len(mine), math.prod(sizes)
+        first, count, total = min(mine, default=0), len(mine), math.prod(sizes)
         if (
-            any(len(parts) != each for parts in held.values())
-            or mine != {*range(first, first + each)}
-            or first % each
+            any(len(parts) != count for parts in held.values())
+            or mine != {*range(first, first + count)}
+            or first % count
         ):
             raise EngineError(
                 f"Mesh.part: along {show_spec(names)} the devices of this process are at {sorted(mine)} of "
                 f"{total}, not an equal part in one piece; give Mesh a jax.sharding.Mesh with the devices in "
                 "the order of their processes"
             )
-        return first // each, total // each
+        return first // count, total // count
 
     def __repr__(self) -> str:
         return f"Mesh({', '.join([f'{name}={size}' for name, size in self.axes.items()])})"

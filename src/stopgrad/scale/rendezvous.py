@@ -66,8 +66,8 @@ def own_address(address: str) -> str:
     """
     host, port = split_address(address)
     with contextlib.suppress(OSError):
-        found = {str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-        if not is_loopback(address) and all(place == "::1" or place.startswith("127.") for place in found):
+        hosts = {str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        if not is_loopback(address) and all(host == "::1" or host.startswith("127.") for host in hosts):
             return f":{port}"
     return address
 
@@ -109,13 +109,13 @@ def named(indices: Collection[int], hosts: Mapping[int, str]) -> str:
     return f"process{'es' if len(indices) > 1 else ''} {whole}"
 
 
-def _proof(secret: str, *said: object) -> str:
+def _proof(secret: str, *content: object) -> str:
     """What shows that whoever says this knows the secret."""
-    return hmac.digest(secret.encode(), json.dumps(said).encode(), "sha256").hex()
+    return hmac.digest(secret.encode(), json.dumps(content).encode(), "sha256").hex()
 
 
-def _proved(secret: str, proof: object, *said: object) -> bool:
-    return isinstance(proof, str) and proof.isascii() and hmac.compare_digest(proof, _proof(secret, *said))
+def _proved(secret: str, proof: object, *content: object) -> bool:
+    return isinstance(proof, str) and proof.isascii() and hmac.compare_digest(proof, _proof(secret, *content))
 
 
 # ------------------------------------------------------------------------------------------- process 0
@@ -149,8 +149,8 @@ class _Connection:
 
     def tell(self, secret: str, **message: object) -> None:
         """Send a line with its proof, unless the other side has left."""
-        said = json.dumps(message)
-        line = {"said": said, "proof": _proof(secret, "host", self.nonce, self.theirs, said)}
+        text = json.dumps(message)
+        line = {"said": text, "proof": _proof(secret, "host", self.nonce, self.theirs, text)}
         with contextlib.suppress(OSError):
             self.endpoint.settimeout(5.0)
             self.endpoint.sendall(json.dumps(line).encode() + b"\n")
@@ -188,10 +188,10 @@ class _Meeting:
 
     def _gather(self, listener: socket.socket, deadline: float) -> None:
         while len(self.present) < self.count - 1:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 raise DistributedError(self._complaint())
-            for key, _ in self.selector.select(left):
+            for key, _ in self.selector.select(remaining):
                 if key.fileobj is listener:
                     self._accept(listener)
                 elif key.fileobj.fileno() >= 0:  # type: ignore[union-attr]  # It was not dropped meanwhile.
@@ -228,10 +228,10 @@ class _Meeting:
     def _complaint(self) -> str:
         missing = self._missing()
         gone = [i for i in missing if i in self.hosts]
-        left = f"; {named(gone, self.hosts)} came, but left" if gone else ""
+        departed = f"; {named(gone, self.hosts)} came, but left" if gone else ""
         strange = f"; callers that did not know the run's secret: {self.dropped}" if self.dropped else ""
         return (
-            f"{named(missing, self.hosts)} of {self.count} did not come within {self.timeout:g} s{left}; "
+            f"{named(missing, self.hosts)} of {self.count} did not come within {self.timeout:g} s{departed}; "
             f"{named([0, *self.present], self.hosts)} did{strange}. {_LOOK}"
         )
 
@@ -245,8 +245,8 @@ class _Meeting:
             heard = b""
         caller.heard += heard
         *lines, caller.heard = caller.heard.split(b"\n")
-        known = all(self._understand(caller, _message(bytes(line)) or {}) for line in lines)
-        if not heard or not known or len(caller.heard) > LONGEST:
+        are_ours = all(self._understand(caller, _message(bytes(line)) or {}) for line in lines)
+        if not heard or not are_ours or len(caller.heard) > LONGEST:
             self._drop(caller)
 
     def _understand(self, caller: _Connection, message: Mapping[str, Any]) -> bool:
@@ -257,8 +257,8 @@ class _Meeting:
                 caller.tell(self.secret, missing=self._missing(), hosts=hosts)
             return message.get("who") is True
         index, count, host, theirs = (message.get(name) for name in ("index", "count", "host", "nonce"))
-        known = _proved(self.secret, message.get("proof"), "guest", caller.nonce, theirs, index, count, host)
-        if not known or not (type(index) is type(count) is int and type(host) is type(theirs) is str):
+        proved = _proved(self.secret, message.get("proof"), "guest", caller.nonce, theirs, index, count, host)
+        if not proved or not (type(index) is type(count) is int and type(host) is type(theirs) is str):
             return False
         self._admit(caller, index, count, host[:255], theirs)
         return True
@@ -344,12 +344,12 @@ class _Guest:
     def admitted(self, deadline: float) -> list[str]:
         """Wait until all processes are here, and return their hosts."""
         wait = 0.05
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining := deadline - time.monotonic()) > 0:
             try:
-                endpoint = socket.create_connection(self.place, timeout=min(left, 10.0))
+                endpoint = socket.create_connection(self.place, timeout=min(remaining, 10.0))
             except OSError as error:  # Process 0 has not started, or its name is not known yet.
                 self.why = str(error.strerror or error)
-                time.sleep(min(wait, left))
+                time.sleep(min(wait, remaining))
                 wait = min(2 * wait, 1.0)
                 continue
             with endpoint:
@@ -400,17 +400,17 @@ class _Guest:
             return None
         nonce = secrets.token_hex(16)
         proof = _proof(self.secret, "guest", theirs, nonce, self.index, self.count, self.host)
-        said = {"index": self.index, "count": self.count, "host": self.host, "nonce": nonce, "proof": proof}
-        endpoint.sendall(json.dumps(said).encode() + b"\n")
+        fields = {"index": self.index, "count": self.count, "host": self.host, "nonce": nonce, "proof": proof}
+        endpoint.sendall(json.dumps(fields).encode() + b"\n")
         return theirs, nonce
 
     def _heard(self, line: bytes, nonces: tuple[str, str]) -> dict[str, Any] | None:
         """What process 0 says; None if it is not process 0."""
-        found = _message(line) or {}
-        said = found.get("said")
-        if not isinstance(said, str) or not _proved(self.secret, found.get("proof"), "host", *nonces, said):
+        fields = _message(line) or {}
+        text, proof = fields.get("said"), fields.get("proof")
+        if not isinstance(text, str) or not _proved(self.secret, proof, "host", *nonces, text):
             return None
-        return _message(said.encode())
+        return _message(text.encode())
 
     def _heed(self, message: Mapping[str, Any]) -> None:
         if "error" in message:
@@ -446,7 +446,7 @@ def _line(endpoint: socket.socket, heard: bytearray) -> bytes:
 def _message(line: bytes) -> dict[str, Any] | None:
     """The fields of a message; None if it is not ours."""
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None

@@ -256,29 +256,29 @@ def _options(marker: pytest.Mark) -> dict[str, list[str]]:
 
 
 def _patterns(name: str, value: object) -> list[str]:
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, (list, tuple)) or not all(isinstance(pattern, str) for pattern in found):
+    patterns = [value] if isinstance(value, str) else value
+    if not isinstance(patterns, (list, tuple)) or not all(isinstance(pattern, str) for pattern in patterns):
         pytest.fail(
             f"the marker {NAME} takes {name} as a pattern, or a list of patterns, not {value!r:.60}",
             pytrace=False,
         )
-    return list(found)
+    return list(patterns)
 
 
 def _check(trained: Sequence[Trained], options: dict[str, list[str]], itself: bool) -> None:
     """Fail the test that just ran if it did not train what it should."""
-    called = [one for one in trained if one.calls]
+    called = [training for training in trained if training.calls]
     if not called:
         if itself:  # The test itself is marked, not only its file or class.
-            does = " or ".join(one.does for one in trained)
+            does = " or ".join(training.does for training in trained)
             why = f"the test calls {does} nowhere, so that its marker checks nothing"
             if "jax" in sys.modules:
                 why += "; of a JAX function, call stopgrad.jax.assert_flows(f, *args)"
             pytest.fail(f"{NAME}: {why}", pytrace=False)
         return
-    for one in called:
+    for training in called:
         try:
-            wrong = one.wrong(**options)
+            wrong = training.wrong(**options)
         except StopgradError as error:
             wrong = error.message
         if wrong:

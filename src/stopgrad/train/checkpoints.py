@@ -152,7 +152,7 @@ class Checkpoints:
         """
         self._wait()
         self._restored = True
-        reader = newest_good(self._folder, values=False, wanted=self._session._parameter_types())
+        reader = newest_good(self._folder, values=False, types=self._session._parameter_types())
         newest_first = [entry.path for entry in reversed(entries(self._folder, values=False))]
         good = len(newest_first) if reader is None else newest_first.index(reader.path)
         self._passed_over = set(newest_first[:good])

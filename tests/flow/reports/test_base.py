@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import html.parser
 import inspect
 import json
@@ -93,10 +92,9 @@ def test_all_reports_are_shown_in_the_same_way() -> None:
 
 def test_no_two_classes_are_called_report() -> None:
     found = [
-        f"{path.relative_to(HOME)}:{node.lineno}"
+        path
         for path in HOME.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and node.name == "Report"
+        if re.search(r"^\s*class Report\b", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert len(found) <= 1, found
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fuzz import mutants, seeds
 from fuzz.mutants import CORPUS, BrokenError, check_file, check_text, file_mutant, text_mutant, watched
+from tiers import some
 
 import stopgrad as sg
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.slow
 TEXTS, FILES, PARTS = 15_000, 5_000, 10
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", some(range(PARTS), 3, pytest.mark.nightly))
 def test_mutants_of_texts(part: int) -> None:
     found: Counter[bool] = Counter()
     for seed in range(part, TEXTS, PARTS):
@@ -31,7 +32,7 @@ def test_mutants_of_texts(part: int) -> None:
     assert min(found.values()) > TEXTS / PARTS / 50  # Some are graphs still, most are not.
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", some(range(PARTS), 3, pytest.mark.nightly))
 def test_mutants_of_files(part: int, tmp_path: Path) -> None:
     found: Counter[bool] = Counter()
     for seed in range(part, FILES, PARTS):

@@ -137,7 +137,7 @@ def assert_same_after_a_file(model: Any, args: Any, path: Path) -> None:
     np.testing.assert_array_equal(found, np.asarray(model(*args)))
 
 
-SMALL = [*range(60), *[pytest.param(seed, marks=pytest.mark.nightly) for seed in range(60, 500)]]
+SMALL = [*range(30), *[pytest.param(seed, marks=pytest.mark.nightly) for seed in range(30, 500)]]
 
 
 @pytest.mark.parametrize("seed", SMALL)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import jax_others  # noqa: F401 - it adds its models to the table.
 from jax_models import MODELS, Model
+from tiers import some
 
 import stopgrad as sg
 import stopgrad.jax as sgj
@@ -45,7 +46,7 @@ def moved(model: Model, tx: Any) -> list[bool]:
     return [bool(np.any(np.asarray(a) != np.asarray(b))) for a, b in pairs]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some(MODELS, 3, pytest.mark.nightly))
 def test_a_model_trains_as_it_is_said(name: str) -> None:
     optax = pytest.importorskip("optax")
     model = MODELS[name]()

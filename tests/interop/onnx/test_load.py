@@ -398,6 +398,16 @@ def test_a_line_of_a_report_says_the_node() -> None:
     assert "Floor 'block/Floor' (x)" in report
 
 
+def test_the_body_of_an_operator_goes_by_the_operators_name() -> None:
+    model = sgo.load(model_of("g (float[2] x) => (y) { [act] y = Swish<alpha = 1.3>(x) }", 24))
+    inside = [op for op in model.graph.operations if op.type in ("Mul", "Sigmoid")]
+    assert len(inside) > 2
+    assert {op.name.partition("/")[0] for op in inside} == {"act"}
+    assert {op.location.source for op in inside} == {"Swish 'act' (x)"}
+    with pytest.raises(sg.GraphError, match=r"(?s)1 node .*CenterCropPad 'crop': shape"):
+        sgo.load(model_of("g (float[a] x, int64[1] size) => (y) { [crop] y = CenterCropPad(x, size) }"))
+
+
 def test_errors_when_it_runs_say_the_node() -> None:
     model = sgo.load(model_of("g (float[a] x, float[b] y) => (z) { [sum] z = Add(x, y) }"))
     with pytest.raises(sg.StopgradError, match=r"Add 'sum' \(x, y\)"):

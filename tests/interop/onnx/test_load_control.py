@@ -243,6 +243,37 @@ def test_a_loop_over_a_sequence() -> None:
     np.testing.assert_array_equal(model(x), 2 * x.reshape(1, 6))
 
 
+def test_a_graph_of_an_operator_sees_the_names_around() -> None:
+    model = load(
+        """
+    g (float[3, 2] x, float[1, 2] factor) => (y)
+    {
+        rows = SplitToSequence <axis = 0>(x)
+        scaled = SequenceMap (rows) <
+            body = each (float[1, 2] row) => (float[1, 2] z) { z = Mul(row, factor) }
+        >
+        y = ConcatFromSequence <axis = 0>(scaled)
+    }"""
+    )
+    x, factor = np.arange(6, dtype=F).reshape(3, 2), np.array([[2, 3]], F)
+    np.testing.assert_array_equal(model(x, factor), x * factor)
+
+
+def test_scores_of_attention_see_the_names_around() -> None:
+    graph = """
+    g (float[1, 1, 2, 3] q, float[1, 1, 4, 3] k, float[1, 1, 4, 2] v, float[2, 4] bias) => (y)
+    {
+        y = ai.onnx.preview.FlexAttention (q, k, v) <
+            score_mod = biased (float[1, 1, 2, 4] s) => (float[1, 1, 2, 4] z) { z = Add(s, bias) }
+        >
+    }"""
+    q, k, v, bias = (np.cos(np.arange(n, dtype=F)) for n in (6, 12, 8, 8))
+    q, k, v, bias = q.reshape(1, 1, 2, 3), k.reshape(1, 1, 4, 3), v.reshape(1, 1, 4, 2), bias.reshape(2, 4)
+    scores = np.exp(q @ k.swapaxes(2, 3) / np.sqrt(3) + bias)
+    model = load(graph, more=', "ai.onnx.preview" : 1')
+    np.testing.assert_allclose(model(q, k, v, bias), scores / scores.sum(-1, keepdims=True) @ v, 1e-5)
+
+
 # ----------------------------------------------------------------------------------------------- functions
 
 

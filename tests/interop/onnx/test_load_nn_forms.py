@@ -442,6 +442,9 @@ REFUSED = {
     "reduction='most'": Layer(
         "SoftmaxCrossEntropyLoss", [floats(4, 5), ints(4, high=5)], {"reduction": "most"}
     ),
+    "reduction='least'": Layer(
+        "NegativeLogLikelihoodLoss", [floats(4, 5), ints(4, high=5)], {"reduction": "least"}
+    ),
     "mode='curved'": Layer("Resize", [floats(1, 1, 3), None, None, sizes(1, 1, 4)], {"mode": "curved"}, (3,)),
     "neither scales nor sizes": Layer("Resize", [floats(1, 1, 3)]),
     "'mirror' is unknown": Layer(

@@ -16,10 +16,13 @@ SOURCE = ROOT / "src" / "stopgrad" / "interop" / "tensorflow"
 """The modules of which many import TensorFlow; plain pytest leaves their examples out."""
 FUZZ = LIVE / "test_live_fuzz.py"
 TESTS = [str(file) for file in sorted(LIVE.glob("test_*.py")) if file != FUZZ]
-PARTS = [TESTS, [str(FUZZ), str(SOURCE)]]
-"""What one process runs: to import TensorFlow takes longer than most tests."""
+REST = [str(FUZZ), str(SOURCE)]
+"""Programs at random, and the examples: both too long for plain tests."""
 
-needs_tensorflow = pytest.mark.skipif(find_spec("tensorflow") is None, reason="needs TensorFlow")
+pytestmark = [
+    pytest.mark.first,
+    pytest.mark.skipif(find_spec("tensorflow") is None, reason="needs TensorFlow"),
+]
 
 
 def passes(*arguments: str) -> None:
@@ -38,23 +41,21 @@ def passes(*arguments: str) -> None:
     assert done.returncode == 0 or nothing, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-@needs_tensorflow
-@pytest.mark.parametrize(
-    "part", [PARTS[0], pytest.param(PARTS[1], marks=pytest.mark.slow)], ids=["tests", "programs and examples"]
-)
-def test_in_a_process_without_pytorch(part: list[str]) -> None:
-    passes("--doctest-modules", "-m", "not slow and not nightly", *part)
+def test_in_a_process_without_pytorch() -> None:
+    passes("-m", "not slow and not nightly", *TESTS)
 
 
-@needs_tensorflow
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS, ids=["tests", "programs and examples"])
-def test_slow_ones_in_a_process_without_pytorch(part: list[str]) -> None:
-    passes("-m", "slow and not nightly", *part)
+def test_slow_ones_in_a_process_without_pytorch() -> None:
+    passes("-m", "slow and not nightly", *TESTS)
 
 
-@needs_tensorflow
+@pytest.mark.slow
+def test_programs_and_examples_in_a_process_without_pytorch() -> None:
+    passes("--doctest-modules", "-m", "not nightly", *REST)
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("part", PARTS, ids=["tests", "programs and examples"])
+@pytest.mark.parametrize("part", [TESTS, REST], ids=["tests", "programs"])
 def test_nightly_ones_in_a_process_without_pytorch(part: list[str]) -> None:
     passes("-m", "nightly", *part)

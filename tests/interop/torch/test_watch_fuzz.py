@@ -15,8 +15,8 @@ import stopgrad.torch as sgt
 
 pytestmark = pytest.mark.slow
 
-QUICK = range(300)
-NIGHTLY = range(300, 10_300)
+QUICK = range(150)
+NIGHTLY = range(150, 10_150)
 
 
 @pytest.fixture(autouse=True)

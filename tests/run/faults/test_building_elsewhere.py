@@ -72,7 +72,7 @@ def test_a_child_forked_while_other_threads_build_builds_too() -> None:
     for thread in threads:
         thread.start()
     try:
-        for _ in range(8):
+        for _ in range(3):
             in_child(work)
     finally:
         done.set()

@@ -40,7 +40,7 @@ def check(*how: str) -> None:
 
 
 def test_whatever_cannot_be_written_is_refused_and_what_was_there_stays() -> None:
-    check("limit=3000", "full=8000", "closed=1")
+    check("limit=9000", "full=24000", "closed=1")
 
 
 @pytest.mark.nightly

@@ -328,23 +328,6 @@ MORE: dict[str, tuple[tuple[str, str, str], ...]] = {
 """Further mistakes in the loops: what is replaced, by what, and what is found then; one is none."""
 
 
-@pytest.mark.parametrize("name", MORE)
-def test_other_mistakes_in_the_librarys_own_loop(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
-    if importlib.util.find_spec(case.library) is None:
-        pytest.skip(f"{case.library} is not installed")
-    kinds = {}
-    for i, (old, new, kind) in enumerate(MORE[name]):
-        assert old in case.source, old
-        path = tmp_path / f"wrong{i}.py"
-        path.write_text(VISION + case.source.replace(old, new))
-        kinds[str(path)] = kind
-    found = in_forks(*kinds)
-    for path, kind in kinds.items():
-        told = [one["kind"] for one in found[path]["findings"] if one["severity"] != "note"]
-        assert kind in told if kind else not told, found[path]["printed"][-2000:]
-
-
 def changed(case: Case) -> str:
     """The wrong variant of a script."""
     source = case.source
@@ -364,27 +347,42 @@ def run_alone(path: Path) -> dict[str, Any]:
     return {**json.loads(out.read_text()), "status": done.returncode, "printed": done.stdout + done.stderr}
 
 
+def others(name: str, folder: Path) -> dict[str, str]:
+    """The files of a loop's other mistakes, with what is found in each."""
+    kinds = {}
+    for i, (old, new, kind) in enumerate(MORE.get(name, ())):
+        assert old in CASES[name].source, old
+        path = folder / f"wrong{i}.py"
+        path.write_text(VISION + CASES[name].source.replace(old, new))
+        kinds[str(path)] = kind
+    return kinds
+
+
+@pytest.mark.first
 @pytest.mark.parametrize("name", CASES)
-def test_the_librarys_own_loop(name: str, tmp_path: Path) -> None:
+def test_the_librarys_own_loop_and_mistakes_in_it(name: str, tmp_path: Path) -> None:
+    """All in forks of one process that has imported PyTorch, unless the loop needs its own."""
     case = CASES[name]
     if importlib.util.find_spec(case.library) is None:
         pytest.skip(f"{case.library} is not installed")
-    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
+    right, wrong, kinds = tmp_path / "right.py", tmp_path / "wrong.py", others(name, tmp_path)
     before = "" if case.alone else VISION
     right.write_text(before + case.source)
     wrong.write_text(before + changed(case))
-    paths = [right, wrong] if case.kind else [right]
     if case.alone:
-        told = {str(path): run_alone(path) for path in paths}
+        told = {str(path): run_alone(path) for path in (right, wrong)}
+        told |= in_forks(*kinds) if kinds else {}
     else:
-        told = in_forks(*map(str, paths))
+        told = in_forks(str(right), str(wrong), *kinds)
     found = told[str(right)]
     assert found["status"] == 0, found["printed"]
     assert not [one for one in found["findings"] if one["severity"] != "note"], found["printed"]
     assert not found["unknown"]
-    if case.kind:
-        assert case.kind in [one["kind"] for one in told[str(wrong)]["findings"]], told[str(wrong)]["printed"]
-        assert found["steps"] >= 4
+    assert case.kind in [one["kind"] for one in told[str(wrong)]["findings"]], told[str(wrong)]["printed"]
+    assert found["steps"] >= 4
+    for path, kind in kinds.items():
+        said = [one["kind"] for one in told[path]["findings"] if one["severity"] != "note"]
+        assert kind in said if kind else not said, told[path]["printed"][-2000:]
 
 
 def test_ranks_of_torchrun(tmp_path: Path) -> None:

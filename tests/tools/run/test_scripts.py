@@ -11,7 +11,7 @@ from run_scripts import in_forks
 
 SCRIPTS = Path(__file__).parent / "scripts"
 CASES = Path(__file__).parents[4] / "shared" / "cases"
-PARTS = 4
+PARTS = 2
 KINDS = sorted(folder.name for folder in SCRIPTS.iterdir() if folder.is_dir() and folder.name != "correct")
 
 
@@ -61,17 +61,15 @@ def of_torch(paths: list[Path]) -> list[Path]:
     return [path for path in paths if not path.parent.name.startswith("jax")]
 
 
-def test_one_script_of_each_kind_and_its_right_twin() -> None:
+@pytest.mark.first
+def test_one_script_of_each_kind_its_right_twin_and_some_correct_programs() -> None:
     pytest.importorskip("torch")
     first = [sorted((SCRIPTS / kind).glob("*.py"))[:2] for kind in KINDS]
-    check(of_torch([path for pair in first for path in pair]))
+    correct = sorted((SCRIPTS / "correct").glob("*.py"))[::6]
+    check(of_torch([*correct, *(path for pair in first for path in pair)]))
 
 
-def test_correct_programs_have_no_finding() -> None:
-    pytest.importorskip("torch")
-    check(sorted((SCRIPTS / "correct").glob("*.py"))[::2])
-
-
+@pytest.mark.first
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_script(part: int) -> None:

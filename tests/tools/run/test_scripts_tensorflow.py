@@ -12,11 +12,10 @@ from run_scripts import in_forks
 from tests.tools.run.test_scripts import wanted, wrong_with
 
 SCRIPTS = Path(__file__).parent / "scripts_tensorflow"
-PARTS = 6
+PARTS = 3
+"""To import TensorFlow takes as long as five scripts."""
 KINDS = sorted(folder.name for folder in SCRIPTS.iterdir() if folder.is_dir() and folder.name != "correct")
 CORRECT = sorted((SCRIPTS / "correct").glob("*.py"))
-FIRST = ("no-gradients-provided", "never-stepped")
-"""The kinds of which a script is run in each test run."""
 
 followed = pytest.mark.skipif(find_spec("tensorflow") is None, reason="TensorFlow is not installed")
 
@@ -48,11 +47,7 @@ def check_alike(paths: list[Path]) -> None:
         assert not wrong_with(path, seen), path.name
 
 
-@followed
-def test_a_script_of_some_kinds_and_its_right_twin() -> None:
-    check([path for kind in FIRST for path in sorted((SCRIPTS / kind).glob("*.py"))[:2]])
-
-
+@pytest.mark.first
 @pytest.mark.slow
 @followed
 @pytest.mark.parametrize("part", range(PARTS))
@@ -62,11 +57,15 @@ def test_every_script(part: int) -> None:
 
 @pytest.mark.slow
 @followed
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
-)
+def test_some_correct_programs_are_alike() -> None:
+    check_alike(CORRECT[::12])
+
+
+@pytest.mark.nightly
+@followed
+@pytest.mark.parametrize("part", range(6))
 def test_every_correct_program_is_alike(part: int) -> None:
-    check_alike(CORRECT[part::PARTS])
+    check_alike(CORRECT[part::6])
 
 
 def test_every_wrong_script_has_a_right_twin() -> None:

@@ -16,6 +16,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```\n```text\n(.*?)```", PAGE, re.DOTALL
 
 
 @pytest.mark.parametrize(("code", "printed"), EXAMPLES, ids=lambda text: text.strip().splitlines()[-1][:30])
+@pytest.mark.slow
 def test_the_code_prints_what_is_shown(code: str, printed: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == (printed, 0), done.stderr

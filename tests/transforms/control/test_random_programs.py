@@ -47,7 +47,7 @@ import stopgrad as sg
 
 pytestmark = pytest.mark.slow
 
-QUICK, NIGHTLY = 100, 2000
+QUICK, NIGHTLY = 50, 2050
 MADE = 200
 
 

@@ -61,15 +61,15 @@ def _direct(
         return None
     floats = [i for i, x in enumerate(arrays) if type(x) is float]
 
-    def direct(*given: Any) -> Sequence[Any]:
+    def direct(*values: Any) -> Sequence[Any]:
         if floats:
-            arrays = [*given]
+            arrays = [*values]
             for i in floats:
-                arrays[i] = np.asarray(given[i], np.float32)
-            given = (*arrays,)
-        if [*map(_SHAPE, given)] != shapes:
+                arrays[i] = np.asarray(values[i], np.float32)
+            values = (*arrays,)
+        if [*map(_SHAPE, values)] != shapes:
             raise ValueError("arrays of other shapes")
-        return run(given)
+        return run(values)
 
     return direct
 

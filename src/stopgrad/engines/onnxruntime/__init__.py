@@ -53,9 +53,9 @@ class OnnxRuntimeEngine(Engine):
             return lambda arrays: []
         if any(y.op.definition is DebugCallback for y in outputs):
             return self._calling(inputs, outputs)
-        given = {f"x{i}": x for i, x in enumerate(inputs)}
-        wanted = {f"y{i}": y for i, y in enumerate(outputs)}
-        program = written(given, wanted, bits=True)
+        xs = {f"x{i}": x for i, x in enumerate(inputs)}
+        ys = {f"y{i}": y for i, y in enumerate(outputs)}
+        program = written(xs, ys, bits=True)
         model = model_of(program)
         options = self._runtime.SessionOptions()
         options.log_severity_level = 4
@@ -65,17 +65,17 @@ class OnnxRuntimeEngine(Engine):
             providers=["CPUExecutionProvider"],
             disabled_optimizers=_INEXACT if _is_wide(program) else [],
         )
-        names, run = list(wanted), session.run
+        names, run = list(ys), session.run
         dtypes = [x.dtype.numpy for x in inputs]
 
         narrow = {i for i, y in enumerate(outputs) if y.dtype is bfloat16}
 
         def compute(arrays: Sequence[Any]) -> list[Any]:
-            fed = {name: _fed(array, dtype) for name, array, dtype in zip(given, arrays, dtypes, strict=True)}
-            found = list(map(np.asarray, run(names, fed)))
+            fed = {name: _fed(array, dtype) for name, array, dtype in zip(xs, arrays, dtypes, strict=True)}
+            results = list(map(np.asarray, run(names, fed)))
             for i in narrow:
-                found[i] = found[i].view(bfloat16.numpy)
-            return found
+                results[i] = results[i].view(bfloat16.numpy)
+            return results
 
         return compute
 
@@ -86,10 +86,10 @@ class OnnxRuntimeEngine(Engine):
         run = self.compile(inputs, [*results, *[x for op in calls for x in op.inputs]])
 
         def compute(arrays: Sequence[Any]) -> list[Any]:
-            found = list(run(arrays))
-            given = iter(found[len(results) :])
-            made = [_call(op, [next(given) for _ in op.inputs]) for op in calls]
-            return [*found[: len(results)], *made]
+            values = list(run(arrays))
+            operands = iter(values[len(results) :])
+            called = [_call(op, [next(operands) for _ in op.inputs]) for op in calls]
+            return [*values[: len(results)], *called]
 
         return compute
 

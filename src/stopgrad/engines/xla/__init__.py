@@ -124,14 +124,14 @@ class XlaEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        return self._made(inputs, outputs, donate, variant, None)
+        return self._compiled(inputs, outputs, donate, variant, None)
 
     def compile_form(self, forming: Forming, donate: Sequence[int], variant: Variant) -> Compiled:
         name = self._name_of(forming, donate, variant)
         if name is None:
             return self.compile(forming.inputs, forming.outputs, donate, variant)
         run = self._recalled(name, forming, variant)
-        return run or self._made(forming.inputs, forming.outputs, donate, variant, name)
+        return run or self._compiled(forming.inputs, forming.outputs, donate, variant, name)
 
     def _name_of(self, forming: Forming, donate: Sequence[int], variant: Variant) -> str | None:
         """The name of the stored program for a graph whose form is not known yet; None if it has none."""
@@ -145,20 +145,20 @@ class XlaEngine(Engine):
 
     def _recalled(self, name: str, forming: Forming, variant: Variant) -> Compiled | None:
         """The stored program of a graph; None if there is none, or one for other kernels."""
-        found = self._programs.stored(name)
-        if found is None:
+        stored = self._programs.stored(name)
+        if stored is None:
             return None
         with contextlib.suppress(Exception):  # What JAX cannot load is made again.
-            plan = Plan.decode(found[0])
+            plan = Plan.decode(stored[0])
             if plan.kernels is None or plan.kernels == kernels(self._probed):
                 sizes = len(plan.inputs), plan.outputs
-                compiled = self._settings.fixed(plan.wide, self._programs.load, found[1], *sizes)
+                compiled = self._settings.fixed(plan.wide, self._programs.load, stored[1], *sizes)
                 return self._running(
                     plan, compiled, lambda: self._work(forming.inputs, forming.outputs, variant).plain
                 )
         return None
 
-    def _made(
+    def _compiled(
         self,
         inputs: Sequence[Output],
         outputs: Sequence[Output],
@@ -214,14 +214,14 @@ class XlaEngine(Engine):
 
         return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, details=("cutter",))
 
-    def regrouper(self, taken: Sequence[TensorType], given: Sequence[TensorType]) -> Compiled | None:
+    def regrouper(self, before: Sequence[TensorType], after: Sequence[TensorType]) -> Compiled | None:
         """A program whose results hold, one after the other, the bytes of what it takes."""
         if self._jax.default_backend() != "cpu" or not library().available:
             return None
-        run, wide = regroup(given), not WIDE.isdisjoint([kind.dtype for kind in taken])
+        run, wide = regroup(after), not WIDE.isdisjoint([kind.dtype for kind in before])
         jit = self._jit(run, ())
-        compiled = self._settings.fixed(wide, lambda: jit.lower(*self._kinds(taken)).compile())
-        return self._called(taken, compiled, (), wide, lambda: run)
+        compiled = self._settings.fixed(wide, lambda: jit.lower(*self._kinds(before)).compile())
+        return self._called(before, compiled, (), wide, lambda: run)
 
     def traces(self, arrays: Sequence[Any]) -> bool:
         """Whether JAX traces what is done with these arrays."""
@@ -349,15 +349,15 @@ class XlaEngine(Engine):
         return handed_over(np.asarray(value))
 
     def taken(self, values: Sequence[Any]) -> Sequence[Any]:
-        found = []
+        arrays = []
         try:
             for x in values:
                 x.block_until_ready()
                 array = _as_numpy(x)
-                found.append(array.copy() if array.nbytes < SMALL else handed_over(array))
+                arrays.append(array.copy() if array.nbytes < SMALL else handed_over(array))
         except AttributeError:  # Not all are arrays of JAX's.
             return super().taken(values)
-        return found
+        return arrays
 
     def finish(self, values: Iterable[Any]) -> None:
         # If NumPy reads an array whose computation failed, jaxlib ends the process.

@@ -45,7 +45,7 @@ class Helpers(Protocol):
         """A program that takes an array and a position, and returns *count* parts from there on."""
         ...
 
-    def regrouper(self, taken: Sequence[TensorType], given: Sequence[TensorType]) -> Compiled | None:
+    def regrouper(self, before: Sequence[TensorType], after: Sequence[TensorType]) -> Compiled | None:
         """A program whose results hold, one after the other, the bytes of what it takes.
 
         None where there are no kernels.
@@ -82,22 +82,22 @@ class Outside(NamedTuple):
 
     def around(self, inner: Compiled, helpers: Helpers) -> Compiled:
         """The whole computation, built around the compiled smaller graph."""
-        direct, groups, kept, cut = self.direct, self.groups, self.kept, self.cut
+        direct, groups, results, cut = self.direct, self.groups, self.kept, self.cut
         stacks = {(kind, len(positions)) for positions, kind in groups}
         stackers = {key: _Stacker(*key, helpers) for key in stacks}
         cutters = {kind: _Cutter(kind, helpers) for kind in cut.values()}
-        cuts = sorted({(new, again) for new, part, again in kept if part is not None})
+        cuts = sorted({(new, again) for new, part, again in results if part is not None})
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
-            given = [arrays[i] for i in direct]
+            xs = [arrays[i] for i in direct]
             for positions, kind in groups:
-                given += stackers[kind, len(positions)]([arrays[i] for i in positions])
-            made = inner(given)
+                xs += stackers[kind, len(positions)]([arrays[i] for i in positions])
+            ys = inner(xs)
             if {*map(type, arrays)} == {np.ndarray}:  # All are the caller's, who gets NumPy's back.
-                rows = {new: np.asarray(made[new]) for new in cut}
-                return [made[new] if part is None else np.array(rows[new][part]) for new, part, _ in kept]
-            parts = {(new, again): cutters[cut[new]](made[new]) for new, again in cuts}
-            return [made[new] if part is None else parts[new, again][part] for new, part, again in kept]
+                rows = {new: np.asarray(ys[new]) for new in cut}
+                return [ys[new] if part is None else np.array(rows[new][part]) for new, part, _ in results]
+            parts = {(new, again): cutters[cut[new]](ys[new]) for new, again in cuts}
+            return [ys[new] if part is None else parts[new, again][part] for new, part, again in results]
 
         # The main program; the helpers only stack its inputs and cut its outputs.
         run.executable = getattr(inner, "executable", None)  # type: ignore[attr-defined]
@@ -120,20 +120,20 @@ class Edges(NamedTuple):
     def donated(self, donate: Sequence[int]) -> list[int]:
         """Which of the new inputs may be overwritten, and have the type of an output."""
         free = [y.type for y in self.outputs]
-        found = []
+        positions = []
         for new, old in enumerate(self.outside.direct):
             if old in donate and self.inputs[new].type in free:
                 free.remove(self.inputs[new].type)
-                found.append(new)
-        return found
+                positions.append(new)
+        return positions
 
 
 def edges(inputs: Sequence[Output], outputs: Sequence[Output]) -> Edges | None:
     """The graph without stacks and cuts that should be made outside; None if there are none."""
     operations = needed(outputs, set(inputs))
-    given = {x: i for i, x in enumerate(inputs)}
-    packs = [op for op in operations if _stacks_inputs(op, given)]
-    parts = [_part(y) for y in outputs]
+    positions = {x: i for i, x in enumerate(inputs)}
+    packs = [op for op in operations if _stacks_inputs(op, positions)]
+    parts = [_source_and_index(y) for y in outputs]
     counts: dict[Output, int] = {}
     for part in parts:
         if part is not None:
@@ -142,30 +142,30 @@ def edges(inputs: Sequence[Output], outputs: Sequence[Output]) -> Edges | None:
     many = {x: i for i, x in enumerate(sources)}
     if not packs and not many:
         return None
-    wanted = sources
-    kept: list[Kept] = []
-    asked: dict[tuple[Output, int], int] = {}
+    new_outputs = sources
+    results: list[Kept] = []
+    repeats: dict[tuple[Output, int], int] = {}
     for y, part in zip(outputs, parts, strict=True):
         if part is not None and part[0] in many:
             # A part that is asked for twice is cut out twice: results share no memory.
-            asked[part] = asked.get(part, -1) + 1
-            kept.append(Kept(many[part[0]], part[1], asked[part]))
+            repeats[part] = repeats.get(part, -1) + 1
+            results.append(Kept(many[part[0]], part[1], repeats[part]))
         else:
-            kept.append(Kept(len(wanted)))
-            wanted.append(y)
-    return _without(inputs, given, packs, wanted, kept)
+            results.append(Kept(len(new_outputs)))
+            new_outputs.append(y)
+    return _without(inputs, positions, packs, new_outputs, results)
 
 
 def _without(
     inputs: Sequence[Output],
-    given: dict[Output, int],
+    positions: dict[Output, int],
     packs: Sequence[Operation],
-    wanted: Sequence[Output],
-    kept: Sequence[Kept],
+    new_outputs: Sequence[Output],
+    results: Sequence[Kept],
 ) -> Edges:
     """The graph of the wanted outputs, with stacks among its inputs."""
-    rest = needed(wanted, {*given, *[pack.outputs[0] for pack in packs]})
-    inside = {x for op in rest for x in op.inputs}.union(wanted)
+    rest = needed(new_outputs, {*positions, *[pack.outputs[0] for pack in packs]})
+    inside = {x for op in rest for x in op.inputs}.union(new_outputs)
     stacked = {x for pack in packs for x in pack.inputs}
     copying = Copying(Graph(), (), None)
     mapping: dict[Output, Output] = {}
@@ -178,29 +178,29 @@ def _without(
     for pack in packs:
         kind = pack.inputs[0].type
         whole = len(pack.inputs) // STACKED
-        made = [copying.input(_stack_type(kind, STACKED), pack) for _ in range(whole)]
+        stacks = [copying.input(_stack_type(kind, STACKED), pack) for _ in range(whole)]
         alone = [copying.input(kind, pack) for _ in pack.inputs[whole * STACKED :]]
-        groups.append(([given[x] for x in pack.inputs], kind))
-        new_inputs += [*made, *alone]
+        groups.append(([positions[x] for x in pack.inputs], kind))
+        new_inputs += [*stacks, *alone]
         if alone:
-            made.append(copying.add(Pack, tuple(alone), (0,), pack)[0])
-        mapping[pack.outputs[0]] = copying.add(ConcatV2, tuple(made), (0,), pack)[0]
+            stacks.append(copying.add(Pack, tuple(alone), (0,), pack)[0])
+        mapping[pack.outputs[0]] = copying.add(ConcatV2, tuple(stacks), (0,), pack)[0]
     copying.bodies = {body: body for op in rest for body in bodies_in(op.values)}  # They are not copied.
     copying.copy(rest, mapping)
-    cut = {new: wanted[new].type for new, part, _ in kept if part is not None}
-    return Edges(new_inputs, [mapping[y] for y in wanted], Outside(direct, groups, kept, cut))
+    cut = {new: new_outputs[new].type for new, part, _ in results if part is not None}
+    return Edges(new_inputs, [mapping[y] for y in new_outputs], Outside(direct, groups, results, cut))
 
 
 def _stack_type(kind: TensorType, count: int) -> TensorType:
     return Pack.infer(*[kind] * count, axis=0)
 
 
-def _stacks_inputs(op: Operation, given: dict[Output, int]) -> bool:
+def _stacks_inputs(op: Operation, positions: dict[Output, int]) -> bool:
     many = op.definition is Pack and op.axis == 0 and len(op.inputs) >= 2 * STACKED
-    return many and all(x in given for x in op.inputs)
+    return many and all(x in positions for x in op.inputs)
 
 
-def _part(y: Output) -> tuple[Output, int] | None:
+def _source_and_index(y: Output) -> tuple[Output, int] | None:
     """The tensor that an output is a part of along the first axis, and its index; None if it is none."""
     if y.op.definition is not Reshape or y.op.inputs[0].op.definition is not StridedSlice:
         return None
@@ -219,12 +219,12 @@ def _part(y: Output) -> tuple[Output, int] | None:
 class _Kernel:
     """Stacks or cuts in one call. Compiled at the first."""
 
-    def __init__(self, taken: Sequence[TensorType], given: Sequence[TensorType], helpers: Helpers) -> None:
-        self._taken, self._given, self._helpers = taken, given, helpers
+    def __init__(self, before: Sequence[TensorType], after: Sequence[TensorType], helpers: Helpers) -> None:
+        self._before, self._after, self._helpers = before, after, helpers
 
     @cached_property
     def _program(self) -> Compiled | None:
-        return self._helpers.regrouper(self._taken, self._given)
+        return self._helpers.regrouper(self._before, self._after)
 
     def __call__(self, arrays: Sequence[Any]) -> Sequence[Any] | None:
         """The results; None if it has to be done without a kernel."""
@@ -251,11 +251,11 @@ class _Stacker:
         dtype, shape = self._kind.dtype.numpy, self._kind.shape
         if all(type(x) is np.ndarray and x.dtype == dtype and x.shape == shape for x in values):
             return [*np.stack(stacked).reshape(-1, STACKED, *shape), *alone]
-        made = self._kernel(stacked)
-        if made is None:
+        stacks = self._kernel(stacked)
+        if stacks is None:
             starts = range(0, self._whole, STACKED)
-            made = [self._program(stacked[i : i + STACKED])[0] for i in starts]
-        return [*made, *alone]
+            stacks = [self._program(stacked[i : i + STACKED])[0] for i in starts]
+        return [*stacks, *alone]
 
 
 class _Cutter:
@@ -277,9 +277,9 @@ class _Cutter:
         return [(start, self._helpers.hold(np.asarray(start, np.int32))) for start in starts]
 
     def __call__(self, whole: Array) -> Sequence[Any]:
-        made = self._kernel([whole])
-        if made is not None:
-            return made
+        cut = self._kernel([whole])
+        if cut is not None:
+            return cut
         parts: list[Any] = []
         for start, first in self._starts:
             parts += self._program([whole, first])[len(parts) - start :]

@@ -41,5 +41,5 @@ def handed_over(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return array
     if array.nbytes < SMALL or not array.flags.c_contiguous:
         return array.copy()
-    found = np.asarray(_Lent(array))
-    return found if found.dtype == array.dtype else found.view(array.dtype)
+    writable = np.asarray(_Lent(array))
+    return writable if writable.dtype == array.dtype else writable.view(array.dtype)

@@ -48,9 +48,9 @@ class XlaOnMesh(XlaEngine):
         variant: Variant = PLAIN,
     ) -> Compiled:
         """A program for all devices of the mesh."""
-        declared, wanted = [declared_sharding(x) for x in inputs], [declared_sharding(y) for y in outputs]
+        before, after = [declared_sharding(x) for x in inputs], [declared_sharding(y) for y in outputs]
         if process_count() > 1:
-            facts = [repr(self.mesh), f"sharding {declared} {wanted}", f"{variant.name} {tuple(donate)}"]
+            facts = [repr(self.mesh), f"sharding {before} {after}", f"{variant.name} {tuple(donate)}"]
             lines, shown = lines_of(inputs, outputs)
             agree(
                 "compiling the graph",
@@ -58,12 +58,12 @@ class XlaOnMesh(XlaEngine):
                 shown=lambda i: facts[i] if i < len(facts) else shown(i - len(facts)),
             )
         placement = self._placement
-        given = [placement.sharding(spec) for spec in declared]
+        shardings = [placement.sharding(spec) for spec in before]
         interpret = program(inputs, outputs, self)
         jit = self._jax.jit(
             lambda *arrays: interpret(arrays),
-            in_shardings=tuple(given),
-            out_shardings=[placement.sharding(spec) if spec else None for spec in wanted],
+            in_shardings=tuple(shardings),
+            out_shardings=[placement.sharding(spec) if spec else None for spec in after],
             donate_argnums=tuple(donate),
             keep_unused=bool(donate),
         )
@@ -71,13 +71,13 @@ class XlaOnMesh(XlaEngine):
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
         backend = self._jax.default_backend()
         options = {} if variant is PLAIN else compiler_options(operations, backend)
-        details = (repr(self.mesh), declared, wanted, variant.name, tuple(donate))
+        details = (repr(self.mesh), before, after, variant.name, tuple(donate))
         parts = (lambda: jit.lower(*kinds), inputs, outputs, options, details)
         compiled = self._settings.fixed(True, lambda: self._programs.compile(*parts, placement.devices))
         config = self._jax.config
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
-            ready = [placement.ready(x, wanted) for x, wanted in zip(arrays, given, strict=True)]
+            ready = [placement.ready(x, sharding) for x, sharding in zip(arrays, shardings, strict=True)]
             if config.jax_debug_nans or config.jax_debug_infs:
                 return self._settings.fixed(True, compiled, *ready)
             return compiled(*ready)

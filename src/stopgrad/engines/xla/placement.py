@@ -43,15 +43,15 @@ class Placement:
     def constrained(self, x: Array, spec: Spec) -> Any:
         """An array, with a hint for JAX's partitioner how it is divided."""
         free = self._spec.UNCONSTRAINED
-        told = self._spec(*[free if entry == FREE else entry for entry in spec])
-        return self._jax.lax.with_sharding_constraint(x, self._sharding(self._native, told))
+        native_spec = self._spec(*[free if entry == FREE else entry for entry in spec])
+        return self._jax.lax.with_sharding_constraint(x, self._sharding(self._native, native_spec))
 
     def spec_of(self, x: Any) -> Spec | None:
         """How an array of JAX's is divided over this mesh; None if it is not on it."""
-        found = getattr(x, "sharding", None)
-        if not isinstance(found, self._sharding) or found.mesh != self._native:
+        sharding = getattr(x, "sharding", None)
+        if not isinstance(sharding, self._sharding) or sharding.mesh != self._native:
             return None
-        return tuple(found.spec) + (None,) * (x.ndim - len(found.spec))
+        return tuple(sharding.spec) + (None,) * (x.ndim - len(sharding.spec))
 
     def hold(self, array: npt.ArrayLike, spec: Spec) -> Any:
         """Copy a whole array, which all processes have, to the mesh."""
@@ -72,12 +72,12 @@ class Placement:
             ShapeError: the size of the part cannot be divided over the devices of this process.
         """
         check_spec(spec, (None,) * len(value.shape), self._mesh.axes)
-        wanted = self.sharding(spec)
+        sharding = self.sharding(spec)
         if isinstance(value, self._jax.Array):
-            if value.sharding.is_equivalent_to(wanted, value.ndim):
+            if value.sharding.is_equivalent_to(sharding, value.ndim):
                 return value
             if self.spec_of(value) is not None:
-                return self._settings.fixed(True, self._jax.device_put, value, wanted)
+                return self._settings.fixed(True, self._jax.device_put, value, sharding)
             value = np.asarray(value)
         shape = []
         for axis, (size, entry) in enumerate(zip(value.shape, spec or (None,) * value.ndim, strict=True)):
@@ -90,7 +90,7 @@ class Placement:
             shape.append(size // here * all)
         make = self._jax.make_array_from_process_local_data
         try:
-            return self._settings.fixed(True, make, wanted, value, tuple(shape))
+            return self._settings.fixed(True, make, sharding, value, tuple(shape))
         except ValueError as error:
             raise ShapeError(
                 f"a value of shape {show_shape(value.shape)} cannot be divided: {error}"
@@ -107,18 +107,18 @@ class Placement:
         }
         return max(len(local), 1), int(np.prod([grid.shape[axis] for axis in axes], dtype=int))
 
-    def ready(self, x: npt.ArrayLike, wanted: jax.sharding.NamedSharding) -> Any:
+    def ready(self, x: npt.ArrayLike, sharding: jax.sharding.NamedSharding) -> Any:
         """An array divided as a program expects it."""
         if isinstance(x, self._jax.Array):
-            if x.sharding is wanted or x.sharding.is_equivalent_to(wanted, x.ndim):
+            if x.sharding is sharding or x.sharding.is_equivalent_to(sharding, x.ndim):
                 return x
-            return self._settings.fixed(True, self._jax.device_put, x, wanted)
-        return self.hold(x, tuple(wanted.spec))
+            return self._settings.fixed(True, self._jax.device_put, x, sharding)
+        return self.hold(x, tuple(sharding.spec))
 
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:
         """The whole of an array. If several processes hold its parts, all of them must call this."""
         if not isinstance(value, self._jax.Array) or value.is_fully_addressable or value.is_fully_replicated:
             return np.asarray(value)
         gather = require("jax.experimental.multihost_utils", "the xla engine", "xla").process_allgather
-        found: np.ndarray[Any, Any] = self._settings.fixed(True, lambda: gather(value, tiled=True))
-        return found
+        whole: np.ndarray[Any, Any] = self._settings.fixed(True, lambda: gather(value, tiled=True))
+        return whole

@@ -53,7 +53,7 @@ class Plan(NamedTuple):
             and Outside(
                 outside["direct"],
                 [(positions, _decoded(kind)) for positions, kind in outside["groups"]],
-                [Kept(*kept) for kept in outside["kept"]],
+                [Kept(*fields) for fields in outside["kept"]],
                 {new: _decoded(kind) for new, kind in outside["cut"]},
             ),
         )
@@ -63,5 +63,5 @@ def _encoded(kind: TensorType) -> Any:
     return kind.dtype.name, kind.shape
 
 
-def _decoded(found: Any) -> TensorType:
-    return tensor_type(dtype_of(found[0]), tuple(found[1]))
+def _decoded(encoded: Any) -> TensorType:
+    return tensor_type(dtype_of(encoded[0]), tuple(encoded[1]))

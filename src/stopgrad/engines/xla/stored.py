@@ -70,13 +70,13 @@ class Programs:
             details: everything else that makes a difference; its ``repr`` counts.
             devices: those on which it runs; the first one unless given.
         """
-        known = (details, [device.id for device in devices])
-        name = None if devices and process_count() > 1 else self.name_of(inputs, outputs, options, known)
+        details = (details, [device.id for device in devices])
+        name = None if devices and process_count() > 1 else self.name_of(inputs, outputs, options, details)
         if name is not None:
-            found = self.stored(name)
-            if found is not None:
+            stored = self.stored(name)
+            if stored is not None:
                 with contextlib.suppress(Exception):  # What JAX cannot load is made again.
-                    return self.load(found[1], len(inputs), len(outputs), devices)
+                    return self.load(stored[1], len(inputs), len(outputs), devices)
         return self.make(lower, options, name)
 
     def name_of(
@@ -99,13 +99,13 @@ class Programs:
     def stored(self, name: str) -> tuple[bytes, bytes] | None:
         """The note and the program under a name; None if there are none."""
         folder = private_folder("xla")
-        found = None if folder is None else unsealed(folder / name, name)
-        if folder is None or found is None:
+        content = None if folder is None else unsealed(folder / name, name)
+        if folder is None or content is None:
             return None
         with contextlib.suppress(OSError):
             os.utime(folder / name)
-        end = _SIZE + int.from_bytes(found[:_SIZE], "little")
-        return found[_SIZE:end], found[end:]
+        end = _SIZE + int.from_bytes(content[:_SIZE], "little")
+        return content[_SIZE:end], content[end:]
 
     def make(
         self,
@@ -125,7 +125,7 @@ class Programs:
 
     def _key(self, graph: str, options: Mapping[str, str | bool], details: object) -> str:
         device = self._jax.local_devices()[0]
-        known = (
+        parts = (
             self._jax.__version__,
             device.client.platform_version,
             device.device_kind,
@@ -135,7 +135,7 @@ class Programs:
             sorted(options.items()),
             details,
         )
-        return hashlib.sha256(f"{graph} {known!r}".encode()).hexdigest()
+        return hashlib.sha256(f"{graph} {parts!r}".encode()).hexdigest()
 
     def load(self, data: bytes, inputs: int, outputs: int, devices: Sequence[Any] = ()) -> Any:
         """A program from its bytes, with so many inputs and outputs, for devices; unless given, the first."""
@@ -175,13 +175,13 @@ _SIZE = 8
 
 def _make_room(folder: Path, size: int) -> None:
     """Remove the least recently used files, until there is room for *size* more bytes."""
-    files = sorted(_files(folder), key=lambda found: found[1].st_mtime)
-    total = size + sum(found.st_size for _, found in files)
-    for path, found in files:
+    files = sorted(_files(folder), key=lambda file: file[1].st_mtime)
+    total = size + sum(status.st_size for _, status in files)
+    for path, status in files:
         if total <= ROOM:
             break
         path.unlink(missing_ok=True)
-        total -= found.st_size
+        total -= status.st_size
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:

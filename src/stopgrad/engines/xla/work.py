@@ -72,20 +72,20 @@ class Work:
         """The program with the kernels that pay."""
         if self._variant.name != "native" or self._platform != "cpu":
             return self.plain
-        made = program(self.inputs, self.outputs, self._engine, self._found)
+        run = program(self.inputs, self.outputs, self._engine, self._regions_for)
         # The interpreter visits bodies only while JAX traces, which is too late for the program's name.
         for body in {body for op in self.operations for body in bodies_in(op.values)}:
-            self._found(body.operations(), body.ends)
-        return made
+            self._regions_for(body.operations(), body.ends)
+        return run
 
-    def _found(self, operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
+    def _regions_for(self, operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
         key = tuple(wanted)
-        found = self._regions.get(key)
-        if found is None:
-            found = self._regions[key] = regions(operations, wanted, self._known)
-        return found
+        chosen = self._regions.get(key)
+        if chosen is None:
+            chosen = self._regions[key] = regions(operations, wanted, self._probed)
+        return chosen
 
-    def _known(self) -> Kernels:
+    def _probed(self) -> Kernels:
         if self._kernels is None:
             self._kernels = kernels(self._probe)
         return self._kernels

@@ -117,21 +117,23 @@ def ablate(
 def _ablated(data: Problem, watch: Stopwatch, seed: int) -> Ablation:
     labels = tuple(map(label, data.question.xs))
     plain = Variant(data)
-    known = _known(data, plain, seed)
-    report = _Reporting(data, plain, plain.run(data.values), known, watch, labels)
+    baseline = _baseline_of(data, plain, seed)
+    report = _Reporting(data, plain, plain.run(data.values), baseline, watch, labels)
     lines = _lines(data.question)
     stops: list[Stop] = []
     with Progress("running without each stop", total=len(lines)) as progress:
         for line in lines:
             stops.append(report.stop(line))
             progress.step()
-    suggested = [one for group in _places(known) if (one := report.suggestion(group)) is not None]
+    suggested = [
+        suggestion for group in _places(baseline) if (suggestion := report.suggestion(group)) is not None
+    ]
     return Ablation(
         tuple(stops),
-        tuple([one for one in suggested if not one.disconnects]),
-        tuple([one for one in suggested if one.disconnects]),
+        tuple([suggestion for suggestion in suggested if not suggestion.disconnects]),
+        tuple([suggestion for suggestion in suggested if suggestion.disconnects]),
         labels,
-        len(known.points),
+        len(baseline.points),
         watch.engine,
     )
 
@@ -144,14 +146,14 @@ class _Line:
     why_idle: str
 
 
-class _Known:
+class _Baseline:
     """The unchanged program in double precision at the data points; and where the arriving gradient is zero.
 
     Attributes:
         data, base: the program.
         points: the given data, and copies with noise whose gradient is finite.
-        found: the gradients at each point.
-        made: the gradients that arrive between ys and the inputs, and at stops.
+        gradients: the gradients at each point.
+        arrivals: the gradients that arrive between ys and the inputs, and at stops.
         zeros: the tensors of the copy at which these are zero at every point.
         reached: the tensors at which something arrives that does not come from a zero.
     """
@@ -159,33 +161,33 @@ class _Known:
     def __init__(self, data: Problem, base: Variant, seed: int) -> None:
         self.data, self.base = data, base
         self.points: list[Arrays] = [data.values]
-        self.found = [base.run(data.values)]
+        self.gradients = [base.run(data.values)]
         for values in jittered(data.values, seed):
-            made = base.run(values)
-            if finite(made):
+            gradients = base.run(values)
+            if finite(gradients):
                 self.points.append(values)
-                self.found.append(made)
+                self.gradients.append(gradients)
         within = list(with_bodies(data.question.graph.subgraph_to(data.question.ys)))
         stops = [op.outputs[0] for op in within if op.definition is StopGradient]
         stopped = [x for stop in stops for x in base.copies.get(stop, ())]
         self.selective = any(op.definition.selective for op in within)
-        self.made = arrivals(base.ys, base.xs, [x for x in stopped if x.type.differentiable])
-        self.zeros = zeros_at(base, self.made, self.points)
-        self.reached = self.made.reached(self.zeros)
+        self.arrivals = arrivals(base.ys, base.xs, [x for x in stopped if x.type.differentiable])
+        self.zeros = zeros_at(base, self.arrivals, self.points)
+        self.reached = self.arrivals.reached(self.zeros)
 
 
-def _known(data: Problem, plain: Variant, seed: int) -> _Known:
+def _baseline_of(data: Problem, plain: Variant, seed: int) -> _Baseline:
     """Analyse the program in double precision with its loops unrolled; or, if that fails, as it is."""
     clear = data.to_judge()
     if clear is not data:
         with contextlib.suppress(StopgradError):
-            return _Known(clear, Variant(clear), seed)
-    return _Known(data, plain, seed)
+            return _Baseline(clear, Variant(clear), seed)
+    return _Baseline(data, plain, seed)
 
 
-def zeros_at(variant: Variant, made: Arrivals, points: Sequence[Arrays]) -> set[Output]:
+def zeros_at(variant: Variant, arriving: Arrivals, points: Sequence[Arrays]) -> set[Output]:
     """The tensors at which the arriving gradient is zero, up to rounding, at every point."""
-    cotangents = {x: some for x, some in made.found.items() if x.type.size != 0}
+    cotangents = {x: some for x, some in arriving.cotangents.items() if x.type.size != 0}
     ratios = sizes(cotangents)
     outputs = [ratio for some in ratios.values() for ratio in some]
     compute = variant.compute(outputs)
@@ -206,22 +208,22 @@ class _Reporting:
     """What is needed to make entries of the report.
 
     Attributes:
-        data, plain, given: the program as the user has it, and its gradients on the given data.
-        known: the analysis of the program.
+        data, plain, gradients: the program as the user has it, and its gradients on the given data.
+        baseline: the analysis of the program.
         watch: measures times.
         labels: the labels of the inputs.
     """
 
     data: Problem
     plain: Variant
-    given: Gradients
-    known: _Known
+    gradients: Gradients
+    baseline: _Baseline
     watch: Stopwatch
     labels: tuple[str, ...]
 
     def judged(self, rule: Rule, plain: Variant) -> Variant:
         """A variant of the program for verdicts: in double precision, if possible."""
-        return plain if self.known.data is self.data else Variant(self.known.data, [rule])
+        return plain if self.baseline.data is self.data else Variant(self.baseline.data, [rule])
 
     def stop(self, line: _Line) -> Stop:
         """The entry for a line with stops."""
@@ -230,10 +232,10 @@ class _Reporting:
         try:
             without = Variant(self.data, [rule])
         except GradientError as error:
-            told = (ERROR, "", error.message)
-            return Stop(gates, kind, location, None, None, {}, plain.operations, None, None, None, *told)
+            failure = (ERROR, "", error.message)
+            return Stop(gates, kind, location, None, None, {}, plain.operations, None, None, None, *failure)
         open = without.run(self.data.values)
-        rows = zip(self.labels, self.given, open, strict=True)
+        rows = zip(self.labels, self.gradients, open, strict=True)
         changes = {name: Change(*compared([g], [h]), g is not None, h is not None) for name, g, h in rows}
         saved = without.operations - plain.operations
         verdict = SAVES.format(saved, "" if saved == 1 else "s") if saved > 0 else NOTHING
@@ -241,15 +243,15 @@ class _Reporting:
         if line.why_idle:
             verdict = IDLE
         else:
-            changed, evidence = _judged(self.known, line, self.judged(rule, without))
+            changed, evidence = _judged(self.baseline, line, self.judged(rule, without))
         if changed:
-            verdict, evidence = CHANGES, infinite(self.given, open)
+            verdict, evidence = CHANGES, infinite(self.gradients, open)
         times = self.watch.seconds(plain, without)
         return Stop(
             gates,
             kind,
             location,
-            *compared(self.given, open),
+            *compared(self.gradients, open),
             changes,
             plain.operations,
             without.operations,
@@ -263,7 +265,9 @@ class _Reporting:
         """The entry for a stop behind tensors; None if it saves nothing or changes a gradient."""
         rule = stopping(tensors)
         stopped = Variant(self.data, [rule])
-        if stopped.operations >= self.plain.operations or not _alike(self.known, self.judged(rule, stopped)):
+        if stopped.operations >= self.plain.operations or not _alike(
+            self.baseline, self.judged(rule, stopped)
+        ):
             return None
         arrive = zip(self.labels, self.plain.gradients, stopped.gradients, strict=True)
         operations = tuple(dict.fromkeys(x.op for x in tensors))
@@ -277,7 +281,7 @@ class _Reporting:
             as_it_is,
             tuple([name for name, g, h in arrive if g is not None and h is None]),
             _is_within(self.data.question, set(tensors)),
-            len(self.known.points),
+            len(self.baseline.points),
         )
 
 
@@ -315,36 +319,36 @@ def _kind(gate: Operation) -> str:
     return "no_gradient" if gate in exits else "stop_gradient"
 
 
-def _judged(known: _Known, line: _Line, without: Variant) -> tuple[bool, str]:
+def _judged(baseline: _Baseline, line: _Line, without: Variant) -> tuple[bool, str]:
     """Whether the stops change the gradient, and how that was found."""
-    copies = [known.base.copies.get(op.outputs[0], []) for op in line.gates]
-    seen = all(op.definition is StopGradient for op in line.gates) and all(copies)
-    if seen and not any(_counts(x, known) for some in copies for x in some):
-        return False, zero_at("what the stop keeps from passing", len(known.points))
-    if _unswitched(known, line):
+    copies = [baseline.base.copies.get(op.outputs[0], []) for op in line.gates]
+    all_copied = all(op.definition is StopGradient for op in line.gates) and all(copies)
+    if all_copied and not any(_counts(x, baseline) for some in copies for x in some):
+        return False, zero_at("what the stop keeps from passing", len(baseline.points))
+    if _unswitched(baseline, line):
         return False, "its condition does not hold on this data"
-    if _same(known.base, without):
+    if _same(baseline.base, without):
         return (
             False,
             "without it the gradient is computed by the same operations: the paths end at other stops",
         )
-    if seen and not known.selective:
-        changes = _passes(known, line, without)
+    if all_copied and not baseline.selective:
+        changes = _passes(baseline, line, without)
     else:
-        changes = not _alike(known, without)
+        changes = not _alike(baseline, without)
     if changes:
         return True, ""
-    return False, zero_at("what comes through without the stop", len(known.points))
+    return False, zero_at("what comes through without the stop", len(baseline.points))
 
 
-def _alike(known: _Known, other: Variant) -> bool:
+def _alike(baseline: _Baseline, other: Variant) -> bool:
     """Whether the gradients of another variant are the same up to rounding at every point.
 
     If a gradient is zero and consists of rounding errors, the other must be of about that size.
     """
-    zeros = [not _counts(x, known) for x in known.base.xs]
-    for values, found in zip(known.points, known.found, strict=True):
-        rows = zip(found, other.run(values), known.base.xs, zeros, strict=True)
+    zeros = [not _counts(x, baseline) for x in baseline.base.xs]
+    for values, expected in zip(baseline.points, baseline.gradients, strict=True):
+        rows = zip(expected, other.run(values), baseline.base.xs, zeros, strict=True)
         if not all(
             largest(h) <= ROUNDINGS * largest(g) if zero else near(g, h, nearness(x.dtype))
             for g, h, x, zero in rows
@@ -353,88 +357,90 @@ def _alike(known: _Known, other: Variant) -> bool:
     return True
 
 
-def _counts(x: Output, known: _Known) -> bool:
+def _counts(x: Output, baseline: _Baseline) -> bool:
     """Whether anything but zero arrives at a stop."""
-    return x in known.reached and x not in known.zeros
+    return x in baseline.reached and x not in baseline.zeros
 
 
-def _unswitched(known: _Known, line: _Line) -> bool:
+def _unswitched(baseline: _Baseline, line: _Line) -> bool:
     """Whether all stops of a line are switched off, as far as that can be seen outside of bodies."""
     if not all(op.definition is StopGradientWhen for op in line.gates):
         return False
-    conditions = [known.base.copied.mapping.get(op.when) for op in line.gates]
-    seen = [x for x in conditions if x is not None]
-    return len(seen) == len(conditions) and not any(map(np.any, known.base.compute(seen)(known.points[0])))
+    conditions = [baseline.base.copied.mapping.get(op.when) for op in line.gates]
+    copied = [x for x in conditions if x is not None]
+    return len(copied) == len(conditions) and not any(
+        map(np.any, baseline.base.compute(copied)(baseline.points[0]))
+    )
 
 
 def _same(a: Variant, b: Variant) -> bool:
     """Whether two variants consist of the same operations."""
-    found = [fingerprint(one.prepared.inputs, one.prepared.outputs) for one in (a, b)]
-    return found[0] is not None and found[0] == found[1]
+    fingerprints = [fingerprint(variant.prepared.inputs, variant.prepared.outputs) for variant in (a, b)]
+    return fingerprints[0] is not None and fingerprints[0] == fingerprints[1]
 
 
-def _passes(known: _Known, line: _Line, without: Variant) -> bool:
+def _passes(baseline: _Baseline, line: _Line, without: Variant) -> bool:
     """Whether the gradient through the opened stops alone is more than rounding."""
     opened = [x for op in line.gates for x in without.copies[op.outputs[0]]]
     with without.copied.graph.as_default():
         seeds = gradients(without.ys, opened, stop_gradients=opened)
     pairs = [(y, g) for y, g in zip(opened, seeds, strict=True) if g is not None]
-    made = arrivals([y for y, _ in pairs], without.xs, (), [g for _, g in pairs])
+    through = arrivals([y for y, _ in pairs], without.xs, (), [g for _, g in pairs])
 
     def passes(points: Sequence[Arrays]) -> bool:
-        zeros = zeros_at(without, made, points)
-        reached = made.reached(zeros)
-        return any(x in made.found and x in reached and x not in zeros for x in without.xs)
+        zeros = zeros_at(without, through, points)
+        reached = through.reached(zeros)
+        return any(x in through.cotangents and x in reached and x not in zeros for x in without.xs)
 
     # More points mean fewer zeros: one at which it passes is enough.
-    return passes(known.points[:1]) or passes(known.points)
+    return passes(baseline.points[:1]) or passes(baseline.points)
 
 
 # ---------------------------------------------------------------------------------------- suggestions
 
 
-def _places(known: _Known) -> list[list[Output]]:
+def _places(baseline: _Baseline) -> list[list[Output]]:
     """The places for stops: for each, the tensors that one expression built, the first ones from ys.
 
     Places behind other places are left out.
     """
-    base, made = known.base, known.made
+    base, arriving = baseline.base, baseline.arrivals
     old = {new: x for x, some in base.copies.items() for new in some}
     built: dict[Any, list[Output]] = {}
-    for x in made.live:
+    for x in arriving.live:
         built.setdefault(_built_by(x), []).append(x)
     asked_about = {*base.xs, *base.inputs}
-    zeros = known.zeros & _zeros_if_unswitched(known) & old.keys()
+    zeros = baseline.zeros & _zeros_if_unswitched(baseline) & old.keys()
     walls: set[Output] = set()
-    reached = made.reached(walls)
-    found: list[list[Output]] = []
+    reached = arriving.reached(walls)
+    places: list[list[Output]] = []
     for x in sorted(zeros, key=lambda x: (x.op.id, x.index), reverse=True):
-        if x not in made.live or x not in reached or x.op.origin is not None:
+        if x not in arriving.live or x not in reached or x.op.origin is not None:
             continue
         alike = built[_built_by(x)]
-        if asked_about.isdisjoint(alike) and not any(_counts(one, known) for one in alike):
+        if asked_about.isdisjoint(alike) and not any(_counts(tensor, baseline) for tensor in alike):
             # If all gradients are zero, no place counts, even if what arrives there is not zero.
-            here = [one for one in alike if one in known.zeros]
-            found.append(list(dict.fromkeys(old[one] for one in here if one in reached)))
+            here = [tensor for tensor in alike if tensor in baseline.zeros]
+            places.append(list(dict.fromkeys(old[tensor] for tensor in here if tensor in reached)))
             walls.update(here)
-            reached = made.reached(walls)
-            if len(found) == MOST:
+            reached = arriving.reached(walls)
+            if len(places) == MOST:
                 break
-    return found
+    return places
 
 
-def _zeros_if_unswitched(known: _Known) -> set[Output]:
+def _zeros_if_unswitched(baseline: _Baseline) -> set[Output]:
     """The tensors at which only zero arrives, also if switched stops are off."""
-    question = known.data.question
+    question = baseline.data.question
     within = with_bodies(question.graph.subgraph_to(question.ys))
     switched = [op for op in within if op.definition is StopGradientWhen]
     if not switched:
-        return known.zeros
-    off = Variant(known.data, [opening(switched)])
-    zeros = zeros_at(off, arrivals(off.ys, off.xs, ()), known.points)
+        return baseline.zeros
+    off = Variant(baseline.data, [opening(switched)])
+    zeros = zeros_at(off, arrivals(off.ys, off.xs, ()), baseline.points)
     return {
         here
-        for x, some in known.base.copies.items()
+        for x, some in baseline.base.copies.items()
         for here, there in zip(some, off.copies[x], strict=True)
         if there in zeros
     }

@@ -149,12 +149,12 @@ class Ablation(FlowReport):
         yield Paragraph(f"{head}; gradients of {names(self.inputs, self.inputs) or 'nothing'}")
         for stop in self.stops:
             yield _headed(stop.kind, stop, _stop_parts(stop, self.engine))
-        for title, found in (
+        for title, suggestions in (
             ("a stop here would change no gradient and save work", self.suggestions),
             ("all that arrives here is zero", self.zeros),
         ):
-            for one in found:
-                yield _headed(title, one, _suggestion_parts(one, self.engine))
+            for suggestion in suggestions:
+                yield _headed(title, suggestion, _suggestion_parts(suggestion, self.engine))
 
     def _data(self) -> dict[str, Any]:
         return fields_of(self)
@@ -162,10 +162,10 @@ class Ablation(FlowReport):
     def _notices(self) -> Iterator[Notice]:
         for stop in self.stops:
             yield Notice("note", stop.kind, f"this {stop.kind}: {stop.verdict}", stop.location)
-        for one in self.suggestions:
-            saved = counted(one.operations_saved, "operation")
-            told = f"a stop here would change no gradient and save {saved}"
-            yield Notice("note", "a stop would save work", told, one.location)
+        for suggestion in self.suggestions:
+            saved = counted(suggestion.operations_saved, "operation")
+            text = f"a stop here would change no gradient and save {saved}"
+            yield Notice("note", "a stop would save work", text, suggestion.location)
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{_place(stop)}: {stop.verdict}" for stop in self.stops)
@@ -175,12 +175,12 @@ class Ablation(FlowReport):
 # --------------------------------------------------------------------------------------------- parts
 
 
-def _headed(title: str, one: Stop | Suggestion, parts: Iterator[Part]) -> Section:
+def _headed(title: str, entry: Stop | Suggestion, parts: Iterator[Part]) -> Section:
     """The title of an entry, its source line with the expressions underlined, and its text."""
-    if one.location is None:
-        return Section(Paragraph(f"{describe(one.operations[0])}: {title}"), list(parts))
-    lines = Excerpt([op.location for op in one.operations])
-    return Section(Paragraph((one.location, STRONG), f": {title}"), [lines, *parts])
+    if entry.location is None:
+        return Section(Paragraph(f"{describe(entry.operations[0])}: {title}"), list(parts))
+    lines = Excerpt([op.location for op in entry.operations])
+    return Section(Paragraph((entry.location, STRONG), f": {title}"), [lines, *parts])
 
 
 def _stop_parts(stop: Stop, engine: str | None) -> Iterator[Part]:
@@ -193,17 +193,17 @@ def _stop_parts(stop: Stop, engine: str | None) -> Iterator[Part]:
     if stop.verdict == CHANGES:
         yield from _table(stop)
     if stop.operations_with is not None:
-        told = f"operations: {stop.operations_with} with, {stop.operations_without} without"
-        yield Paragraph(told, indent=4)
+        text = f"operations: {stop.operations_with} with, {stop.operations_without} without"
+        yield Paragraph(text, indent=4)
     yield from _times(stop, "{with} with, {without} without", engine)
 
 
 def _table(stop: Stop) -> Iterator[Part]:
     """A table of the difference and cosine for all inputs together, and for those that change most."""
-    changed = {name: one for name, one in stop.inputs.items() if one.difference}
+    changed = {name: change for name, change in stop.inputs.items() if change.difference}
     shown = sorted(changed, key=lambda name: changed[name].difference, reverse=True)[:ROWS]
     rows = [["", "difference", "cosine", ""], ["all", *_figures(stop), ""]]
-    rows += [[name, *_figures(one), _arrival(one)] for name, one in changed.items() if name in shown]
+    rows += [[name, *_figures(change), _arrival(change)] for name, change in changed.items() if name in shown]
     yield Table(rows, "<>><", shrinks=0, indent=4)
     if len(changed) > len(shown):
         left = counted(len(changed) - len(shown), "input")
@@ -219,21 +219,23 @@ def _arrival(change: Change) -> str:
     return "none with it" if change.arrives_without else "none without"
 
 
-def _suggestion_parts(one: Suggestion, engine: str | None) -> Iterator[Part]:
-    if one.within:
+def _suggestion_parts(suggestion: Suggestion, engine: str | None) -> Iterator[Part]:
+    if suggestion.within:
         yield Paragraph("at an inner value of this call: to be mended there", indent=4)
-    yield Paragraph(zero_at("what arrives", one.points), indent=4)
-    if one.disconnects:
-        told = f"with a stop here, the gradient of {names(one.disconnects)} is none instead of zero"
-        yield Paragraph(told, indent=4)
-    saved = f"{one.operations_saved} of {one.operations_without} operations"
+    yield Paragraph(zero_at("what arrives", suggestion.points), indent=4)
+    if suggestion.disconnects:
+        text = f"with a stop here, the gradient of {names(suggestion.disconnects)} is none instead of zero"
+        yield Paragraph(text, indent=4)
+    saved = f"{suggestion.operations_saved} of {suggestion.operations_without} operations"
     yield Paragraph(f"a stop saves {saved}", indent=4)
-    yield from _times(one, "{without} as it is, {with} with a stop", engine)
+    yield from _times(suggestion, "{without} as it is, {with} with a stop", engine)
 
 
-def _times(one: Stop | Suggestion, form: str, engine: str | None) -> Iterator[Part]:
-    if one.seconds_with is not None and one.seconds_without is not None:
-        took = form.format_map({"with": _seconds(one.seconds_with), "without": _seconds(one.seconds_without)})
+def _times(entry: Stop | Suggestion, form: str, engine: str | None) -> Iterator[Part]:
+    if entry.seconds_with is not None and entry.seconds_without is not None:
+        took = form.format_map(
+            {"with": _seconds(entry.seconds_with), "without": _seconds(entry.seconds_without)}
+        )
         yield Paragraph(f"time: {took} ({engine})", indent=4)
 
 
@@ -247,10 +249,10 @@ def _place(stop: Stop) -> str:
     return "?" if stop.location is None else place(stop.location)
 
 
-def _figures(one: Stop | Change) -> tuple[str, str]:
+def _figures(entry: Stop | Change) -> tuple[str, str]:
     """The difference and the cosine as text."""
-    difference = "-" if one.difference is None else f"{one.difference:.4g}"
-    return difference, "-" if one.cosine is None else f"{one.cosine:.4f}"
+    difference = "-" if entry.difference is None else f"{entry.difference:.4g}"
+    return difference, "-" if entry.cosine is None else f"{entry.cosine:.4f}"
 
 
 def _seconds(x: float) -> str:

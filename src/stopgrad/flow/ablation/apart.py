@@ -15,9 +15,9 @@ ROUNDINGS = 64.0
 """The factor by which the rounding errors of a zero may differ between programs."""
 
 
-def infinite(given: Gradients, open: Gradients) -> str:
+def infinite(plain: Gradients, open: Gradients) -> str:
     """The text about gradients that are not finite."""
-    if not finite(given):
+    if not finite(plain):
         return "the gradient has NaNs or infinities on the given data; what is finite is compared"
     return "" if finite(open) else "without it, the gradient has NaNs or infinities on the given data"
 
@@ -31,12 +31,12 @@ def _both(g: Gradient, h: Gradient) -> Sequence[np.ndarray[Any, Any]]:
     return np.broadcast_arrays(*[np.zeros(1) if x is None else _wide(x) for x in (g, h)])
 
 
-def compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
+def compared(plain: Gradients, open: Gradients) -> tuple[float, float | None]:
     """The norm of the difference relative to the larger norm, and the cosine; absent gradients are zero.
 
     Elements that are equally infinite or NaN in both are left out; otherwise the difference is infinite.
     """
-    pairs = [_both(g, h) for g, h in zip(given, open, strict=True)]
+    pairs = [_both(g, h) for g, h in zip(plain, open, strict=True)]
     if not pairs:
         return 0.0, None
     a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))

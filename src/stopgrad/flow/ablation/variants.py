@@ -129,8 +129,8 @@ class Variant:
 
     def run(self, values: Arrays) -> Gradients:
         """The gradients, computed with NumPy; None for those that do not arrive."""
-        made = iter(self._run(values)[len(self.ys) :])
-        return [None if g is None else np.asarray(next(made)) for g in self.gradients]
+        results = iter(self._run(values)[len(self.ys) :])
+        return [None if g is None else np.asarray(next(results)) for g in self.gradients]
 
     def compute(self, outputs: Sequence[Output]) -> Run:
         """A function of the inputs' values that computes further tensors of the copy, with NumPy."""
@@ -181,14 +181,14 @@ class Stopwatch:
             start = time.perf_counter()
             run()
             counts.append(max(1, int(SHORTEST / max(time.perf_counter() - start, 1e-7))))
-        found: list[list[float]] = [[] for _ in runs]
+        timings: list[list[float]] = [[] for _ in runs]
         for _ in range(self.repeats):
-            for run, count, times in zip(runs, counts, found, strict=True):
+            for run, count, times in zip(runs, counts, timings, strict=True):
                 start = time.perf_counter()
                 for _ in range(count):
                     run()
                 times.append((time.perf_counter() - start) / count)
-        return [statistics.median(times) for times in found]
+        return [statistics.median(times) for times in timings]
 
     def _compiled(self, engine: Engine, variant: Variant) -> Callable[[], None]:
         prepared = variant.prepared
@@ -200,9 +200,9 @@ class Stopwatch:
                 self._programs[key] = program
         engine, run = program.backend, program.run
         self.engine = program.engine
-        given = [engine.hold(np.array(x)) for x in self.values]
-        engine.finish(given if engine.reuses else ())
-        return lambda: engine.finish(run(given))
+        arrays = [engine.hold(np.array(x)) for x in self.values]
+        engine.finish(arrays if engine.reuses else ())
+        return lambda: engine.finish(run(arrays))
 
 
 # ----------------------------------------------------------------------------------------------- data

@@ -51,10 +51,10 @@ def stopping(tensors: Collection[Output]) -> Rule:
     ) -> Sequence[Output] | None:
         if op not in places:
             return None
-        made = list(copying.add(op.definition, inputs, values, op))
+        outputs = list(copying.add(op.definition, inputs, values, op))
         for i in places[op]:
-            made[i] = copying.add(StopGradient, (made[i],), (), op)[0]
-        return made
+            outputs[i] = copying.add(StopGradient, (outputs[i],), (), op)[0]
+        return outputs
 
     return stopped
 
@@ -72,35 +72,35 @@ def written_out(copies: dict[Output, list[Output]]) -> Rule:
     Args:
         copies: filled with the copies of tensors in bodies, one for each step.
     """
-    left = MOST
+    budget = MOST
 
-    def run(copying: Copying, body: Body, given: Sequence[Output]) -> list[Output]:
+    def run(copying: Copying, body: Body, arguments: Sequence[Output]) -> list[Output]:
         tensors = [y for op in body.operations() for y in op.outputs]
-        made = copying.inline([*tensors, *body.results], dict(zip(body.inputs, given, strict=True)))
-        for x, new in zip(tensors, made, strict=False):
+        copied = copying.inline([*tensors, *body.results], dict(zip(body.inputs, arguments, strict=True)))
+        for x, new in zip(tensors, copied, strict=False):
             copies.setdefault(x, []).append(new)
-        return made[len(tensors) :]
+        return copied[len(tensors) :]
 
     def rule(
         copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
     ) -> Sequence[Output] | None:
-        nonlocal left
+        nonlocal budget
         if op.definition not in (Checkpoint, Scan):
             return None
         steps = 1 if op.definition is Checkpoint else values[3]
         size = steps * len(op.body.operations()) if isinstance(steps, int) else 0
-        if not 0 < size <= left:
+        if not 0 < size <= budget:
             return None
-        left -= size
+        budget -= size
         if op.definition is Checkpoint:
             return run(copying, op.body, inputs)
         carry, rest = list(inputs[: op.carries]), inputs[op.carries + op.sequences :]
         sequences = inputs[op.carries : op.carries + op.sequences]
         results: list[list[Output]] = []
         for i in reversed(range(steps)) if op.reverse else range(steps):
-            made = run(copying, op.body, [*carry, *(x[i] for x in sequences), *rest])
-            carry = made[: op.carries]
-            results.append(made[op.carries :])
+            returned = run(copying, op.body, [*carry, *(x[i] for x in sequences), *rest])
+            carry = returned[: op.carries]
+            results.append(returned[op.carries :])
         ordered = results[::-1] if op.reverse else results
         return [*carry, *(stack(list(parts)) for parts in zip(*ordered, strict=True))]
 

@@ -46,7 +46,7 @@ class Arrivals:
 
     Attributes:
         ys: what is differentiated.
-        found: for each tensor its cotangents, one for each group of inputs for which the same selective gates
+        cotangents: those of each tensor, one for each group of inputs for which the same selective gates
             act.
         gradients: the cotangents that arrive at the inputs.
         live: the tensors on a path to an input.
@@ -54,20 +54,20 @@ class Arrivals:
     """
 
     ys: Sequence[Output]
-    found: dict[Output, list[Output]] = field(default_factory=dict)
+    cotangents: dict[Output, list[Output]] = field(default_factory=dict)
     gradients: dict[Output, Output] = field(default_factory=dict)
     live: dict[Output, None] = field(default_factory=dict)
     groups: list[tuple[Acting, set[Output]]] = field(default_factory=list)
 
     def reached(self, walls: Collection[Output]) -> set[Output]:
         """The tensors at which something arrives if these let nothing pass."""
-        found: set[Output] = set()
+        tensors: set[Output] = set()
         for acting, targets in self.groups:
-            found.update(_at(self.ys, between(self.ys, targets, walls, acting)))
-        return found
+            tensors.update(_tensors_on(self.ys, between(self.ys, targets, walls, acting)))
+        return tensors
 
 
-def _at(ys: Iterable[Output], path: Iterable[Step]) -> Iterable[Output]:
+def _tensors_on(ys: Iterable[Output], path: Iterable[Step]) -> Iterable[Output]:
     return [*ys, *(op.inputs[i] for op, live in path for i in live)]
 
 
@@ -84,25 +84,25 @@ def arrivals(
     """
     graph = ys[0].op.graph
     ys = [y for y in ys if y.type.differentiable]
-    made = Arrivals(ys)
+    arriving = Arrivals(ys)
     with graph.as_default(), generating(graph, "arrivals"):
         builder = current()
         if seeds is None:
             builder.origin = ys[0].op if ys else None
             seeds = [ones_like(y) for y in ys]
         for acting, group, path in routes(ys, xs, stops):
-            made.live.update(dict.fromkeys(_at((), path)))
+            arriving.live.update(dict.fromkeys(_tensors_on((), path)))
             targets = {*group, *others}
             wider = between(ys, targets, stops, acting)
-            tensors = list(dict.fromkeys([*_at((), wider), *targets]))
+            tensors = list(dict.fromkeys([*_tensors_on((), wider), *targets]))
             cotangents = backpropagate(ys, tensors, seeds, wider, acting, stops)
-            made.groups.append((acting, targets))
+            arriving.groups.append((acting, targets))
             for x, g in zip(tensors, cotangents, strict=True):
                 if g is not None:
-                    made.found.setdefault(x, []).append(g)
+                    arriving.cotangents.setdefault(x, []).append(g)
             arrived = dict(zip(tensors, cotangents, strict=True))
-            made.gradients |= {x: g for x in group if (g := arrived[x]) is not None}
-    return made
+            arriving.gradients |= {x: g for x in group if (g := arrived[x]) is not None}
+    return arriving
 
 
 def sizes(cotangents: Mapping[Output, Sequence[Output]]) -> dict[Output, list[Output]]:
@@ -126,8 +126,8 @@ def sizes(cotangents: Mapping[Output, Sequence[Output]]) -> dict[Output, list[Ou
 
 
 def _absolute(x: Output) -> Output:
-    made: Output = cast(abs(x), float64)
-    return made
+    absolute: Output = cast(abs(x), float64)
+    return absolute
 
 
 def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
@@ -139,30 +139,30 @@ def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
         if op not in adding and _is_followed(op):
             adding.add(op)
             stack.extend([x.op for x in op.inputs])
-    found: dict[Output, Output] = {}
+    sums: dict[Output, Output] = {}
     for op in sorted(adding, key=by_id):
         for x in op.inputs:
-            if x not in found:
-                found[x] = _absolute(x)
-        parts = [found[x] for x in op.inputs]
+            if x not in sums:
+                sums[x] = _absolute(x)
+        parts = [sums[x] for x in op.inputs]
         how = op.definition.magnitudes
         if how is Magnitudes.KEPT:
             total = parts[0]
         elif how is Magnitudes.ADDED:
             total = functools.reduce(add, parts)
         else:
-            parts = _of_one_rule(op, found) if how is Magnitudes.SCALED else parts
+            parts = _of_one_rule(op, sums) if how is Magnitudes.SCALED else parts
             total = emit(op.definition, tuple(parts), op.values, "").outputs[0]
-        found[op.outputs[0]] = total
+        sums[op.outputs[0]] = total
     for g in wanted:
-        if g not in found:
-            found[g] = _absolute(g)
-    return found
+        if g not in sums:
+            sums[g] = _absolute(g)
+    return sums
 
 
 def _is_followed(op: Operation) -> bool:
-    known = op.origin is not None and op.definition.magnitudes is not None
-    return known and all(x.type.differentiable for x in op.inputs)  # A mask is only a value.
+    has_rule = op.origin is not None and op.definition.magnitudes is not None
+    return has_rule and all(x.type.differentiable for x in op.inputs)  # A mask is only a value.
 
 
 def _of_one_rule(op: Operation, sums: Mapping[Output, Output]) -> list[Output]:

@@ -137,16 +137,16 @@ def _coarsest(posed: Posed) -> str:
 def _checked(posed: Posed, settings: Settings, last: int, stops: str, gates: Sequence[Held]) -> GradientCheck:
     """Compare the derivatives of all orders, and make the report."""
     broken = _not_finite(posed)
-    made: Compared | None = None
+    comparison: Compared | None = None
     if not broken:
         with Progress("checking gradients"):
-            made = compared(posed, settings, last)
+            comparison = compared(posed, settings, last)
     results = {
-        key: unfit(x.type, broken) if made is None else of_input(x.type, made.found[which])
+        key: unfit(x.type, broken) if comparison is None else of_input(x.type, comparison.by_input[which])
         for which, (key, x) in enumerate(zip(posed.keys, posed.xs, strict=True))
     }
     own = _places(gates)
-    way, notes = ([], []) if made is None else (made.operations, made.notes)
+    way, notes = ([], []) if comparison is None else (comparison.operations, comparison.notes)
     rules = _lines(_computed(way), lambda op: "" if _place_of(op) in own else _gate(op))
     wrong: list[Held] = []
     differs = any(not result.passed and np.isfinite(result.error) for result in results.values())
@@ -207,10 +207,10 @@ def _lines(operations: Iterable[Operation], what: Callable[[Operation], str]) ->
     """Operations with a note, one entry for each line of source."""
     lines: dict[Any, list[Operation]] = {}
     for op in operations:
-        said = what(op)
-        if said:
+        text = what(op)
+        if text:
             where = op.location
-            lines.setdefault((said, where.file, where.line) if where else (said, op), []).append(op)
+            lines.setdefault((text, where.file, where.line) if where else (text, op), []).append(op)
     return [Held(tuple(ops), ops[0].location, key[0], _rule(ops[0])) for key, ops in lines.items()]
 
 

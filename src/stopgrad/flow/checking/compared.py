@@ -154,8 +154,8 @@ def _weighted(
 
 def _total(factors: NumpyArray, terms: NumpyArray) -> NumpyArray:
     """Sums of terms; one whose factor is 0 does not count, even if it is infinite."""
-    found: NumpyArray = np.sum(np.where(factors != 0.0, terms, 0.0), -1)
-    return found
+    total: NumpyArray = np.sum(np.where(factors != 0.0, terms, 0.0), -1)
+    return total
 
 
 def _products(vectors: NumpyArray, others: NumpyArray) -> NumpyArray:
@@ -218,8 +218,8 @@ class Order:
     @property
     def weights(self) -> NumpyArray:
         """The weighting of results whose gradients are differentiated for the next order."""
-        found: NumpyArray = self.cotangents[0 if len(self.cotangents[0]) == 1 else 1]
-        return found
+        weights: NumpyArray = self.cotangents[0 if len(self.cotangents[0]) == 1 else 1]
+        return weights
 
     def terms(self, weights: NumpyArray, arrives: Sequence[bool]) -> NumpyArray:
         """The size of the terms that add up to each derivative that arrives.
@@ -301,9 +301,9 @@ class Comparison:
         return vector
 
     def _measured(self, vector: NumpyArray, place: int | None) -> Direction:
-        found = self._numeric.by_complex_step(self.which, vector, self._scale)
-        if found is not None:
-            return Direction(vector, place, found, "complex step")
+        slope = self._numeric.by_complex_step(self.which, vector, self._scale)
+        if slope is not None:
+            return Direction(vector, place, slope, "complex step")
         return Direction(vector, place, self._numeric.along(self.which, vector, self._scale), "central")
 
     # ------------------------------------------------------------------------------------------ judging
@@ -315,7 +315,7 @@ class Comparison:
         """The rows of one mode, with verdicts."""
         order, vectors = self.order, np.array([d.vector for d in directions])
         weights = order.cotangents if mode == "reverse" else order.outcomes
-        found = [
+        slopes = [
             np.array(part) for part in zip(*(_weighted(weights, d.slope) for d in directions), strict=True)
         ]
         with np.errstate(all="ignore"):
@@ -328,7 +328,7 @@ class Comparison:
                 if weights is not None:
                     generated = generated @ weights.T
                 spread = np.abs(generated)
-            rows = self._judged(mode, weights, generated, spread, self._turned(weights, directions), *found)
+            rows = self._judged(mode, weights, generated, spread, self._turned(weights, directions), *slopes)
         excused = np.isnan(generated) & self._beside_steep(weights, directions)
         rows.excess = np.where(excused, 0.0, rows.excess)
         return rows
@@ -339,8 +339,8 @@ class Comparison:
         still = (values == 0.0) & np.any(np.isinf(values), 0)
         if weights is None:
             return still
-        found: NumpyArray = np.any(still, 1)[:, None] | (np.isinf(values).any(0) & (weights == 0.0)).any(1)
-        return found
+        beside: NumpyArray = np.any(still, 1)[:, None] | (np.isinf(values).any(0) & (weights == 0.0)).any(1)
+        return beside
 
     def _turned(self, weights: NumpyArray | None, directions: Sequence[Direction]) -> NumpyArray:
         """How much each derivative changes as x changes by its size: its usual size where it is 0 by chance.
@@ -412,7 +412,7 @@ class Comparison:
         """If something differs, try other steps, and single numbers."""
         failing, lost = self._failing(), 0
         for i in failing:
-            self.directions[i] = self._again(self.directions[i])
+            self.directions[i] = self._measured_again(self.directions[i])
             lost += not self._passes(self.directions[i])
             if lost == CERTAIN:
                 break
@@ -424,25 +424,25 @@ class Comparison:
                 self.rows = self._compared(self.directions)
                 break
 
-    def _again(self, direction: Direction) -> Direction:
+    def _measured_again(self, direction: Direction) -> Direction:
         """Measure the same direction again, with steps of other sizes, until the slopes settle."""
         vector, place = direction.vector, direction.place
         sizes = [self._scale, 1.0, self._scale * 2.0**-20]
         if place is not None and self._point[place] != 0.0:
             sizes.insert(1, _power_of_two(abs(float(self._point[place]))))
-        found: Slope | None = None
+        best: Slope | None = None
         for size in dict.fromkeys(sizes):
             slope = self._numeric.along(self.which, vector, size)
-            found = slope if found is None else found.improved_by(slope)
-            if self._passes(Direction(vector, place, found, "central")):
+            best = slope if best is None else best.improved_by(slope)
+            if self._passes(Direction(vector, place, best, "central")):
                 break
         else:
-            assert found is not None
+            assert best is not None
             if self._numeric.is_double:
                 own = np.where(self._point == 0.0, self._scale, np.abs(self._point))
                 near, rounding = self._slopes_near(vector[None], NEIGHBOURS, own)
-                found = found.among(near[:, 0], rounding)
-        return Direction(vector, place, found, "central")
+                best = best.among(near[:, 0], rounding)
+        return Direction(vector, place, best, "central")
 
     def _look_along_corner(self) -> None:
         """Compare directions in which several kinks make none, as when all that are tied for a maximum move.
@@ -458,8 +458,8 @@ class Comparison:
         changes = (near - near[0]).swapaxes(0, 1).reshape(len(places), -1)
         bends, vectors = np.linalg.eigh(changes @ changes.T)
         straight = vectors.T[bends <= np.square(FLAT * np.max(np.abs(near), initial=0.0))] @ units
-        found = [self._measured(vector, None) for vector in straight]
-        self.directions += [direction for direction in found if np.all(direction.slope.kind == SMOOTH)]
+        measured = [self._measured(vector, None) for vector in straight]
+        self.directions += [direction for direction in measured if np.all(direction.slope.kind == SMOOTH)]
         self.rows = self._compared(self.directions)
 
     def _slopes_near(
@@ -471,26 +471,28 @@ class Comparison:
         """
         away = sizes * 2.0**-18
         steps = [2.0**-8 * np.min(away[vector != 0.0]) for vector in vectors]
-        found = []
+        slopes = []
         with np.errstate(all="ignore"):
             for _ in range(count):
                 beside = self.order.generator.uniform(-away, away)
                 moved = [(beside + h * v, beside - h * v) for h, v in zip(steps, vectors, strict=True)]
                 values = [[self._numeric.moved(self.which, x) for x in pair] for pair in moved]
-                found.append([(a - b) / (2.0 * h) for h, (a, b) in zip(steps, values, strict=True)])
-        return np.array(found), self._numeric.terms * 2.0**-52 / np.min(steps)
+                slopes.append([(a - b) / (2.0 * h) for h, (a, b) in zip(steps, values, strict=True)])
+        return np.array(slopes), self._numeric.terms * 2.0**-52 / np.min(steps)
 
     def _search(self, i: int) -> None:
         """Find the number that differs along a direction, setting aside those with kinks."""
         vector = self.directions[i].vector.copy()
         for _ in range(KINKS):
             place = self._worst_place(vector)
-            alone = self._again(Direction(self._unit(place), place, self.directions[i].slope, "central"))
+            alone = self._measured_again(
+                Direction(self._unit(place), place, self.directions[i].slope, "central")
+            )
             self.directions.append(alone)
             if not self._passes(alone) or np.all(alone.slope.kind == SMOOTH):
                 return
             vector[place] = 0.0
-            rest = self._again(Direction(vector, None, alone.slope, "central"))
+            rest = self._measured_again(Direction(vector, None, alone.slope, "central"))
             if self._passes(rest):
                 self.directions[i] = rest
                 return

@@ -217,7 +217,7 @@ def slope_at(
     central = _Extrapolation(steps.ratio**2, here.size)
     ahead, behind = _Side(1.0, here, steps.ratio), _Side(-1.0, here, steps.ratio)
     noise = np.fmax(steps.epsilon * np.abs(here), inside)
-    seen: list[tuple[float, Array, Array, Array]] = []
+    samples: list[tuple[float, Array, Array, Array]] = []
     with np.errstate(all="ignore"):
         for n in range(steps.count):
             step = size * steps.first / steps.ratio**n
@@ -228,40 +228,42 @@ def slope_at(
             central.add((after - before) / (2.0 * step), rounding / step, step)
             ahead.add(after, step, rounding)
             behind.add(before, step, rounding)
-            seen.append((step, after - here, here - before, rounding))
+            samples.append((step, after - here, here - before, rounding))
             # The rounding error of a slope of 0 at the first steps will not decrease.
             if n >= 3 and _settled(central, ahead, behind, aim, 16.0 * noise / (size * steps.first)):
                 break
-        found = _judged(central, ahead, behind, noise, aim)
-        found.bend = _bend(seen, found.value)
-        return found
+        slope = _judged(central, ahead, behind, noise, aim)
+        slope.bend = _bend(samples, slope.value)
+        return slope
 
 
-def _bend(seen: Sequence[tuple[float, Array, Array, Array]], slope: Array) -> Array:
+def _bend(samples: Sequence[tuple[float, Array, Array, Array]], slope: Array) -> Array:
     """The change of the slope as the point moves by 1, from the distance of the values to a straight line.
 
     It is the least over all steps: large ones reach other parts of the function, which may be far steeper. It
     is not the second difference, which is 0 for a cube. Rounding noise counts, as it may hide a change.
     """
-    found = [
+    bends = [
         2.0 * (np.fmax(np.abs(after - step * slope), np.abs(before - step * slope)) + noise) / step**2
-        for step, after, before, noise in seen
+        for step, after, before, noise in samples
     ]
-    return _least(found)
+    return _least(bends)
 
 
 def _least(bends: Sequence[Array]) -> Array:
     """The least that was measured; 0 means that it was not measured, or that nothing moved."""
-    known = [np.where(np.isfinite(bend) & (bend > 0.0), bend, np.inf) for bend in bends]
-    least = np.min(known, 0)
+    measured = [np.where(np.isfinite(bend) & (bend > 0.0), bend, np.inf) for bend in bends]
+    least = np.min(measured, 0)
     return np.where(np.isfinite(least), least, 0.0)
 
 
 def _settled(central: _Extrapolation, ahead: _Side, behind: _Side, aim: float, least: Array) -> bool:
     enough = aim * np.abs(central.value) + least
     apart = np.abs(ahead.slope.value - behind.slope.value)
-    known = _SAFETY * (ahead.slope.error + behind.slope.error)
-    return bool(np.all((central.error <= enough) & (apart <= known + enough) & np.isfinite(known)))
+    uncertainty = _SAFETY * (ahead.slope.error + behind.slope.error)
+    return bool(
+        np.all((central.error <= enough) & (apart <= uncertainty + enough) & np.isfinite(uncertainty))
+    )
 
 
 def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, aim: float) -> Slope:

@@ -78,9 +78,9 @@ def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
     xs = {key: x for key, x in asked.xs.items() if x.type.differentiable}
     inner = {x for x in xs.values() if x not in feeds}
     left_out: list[Operation] = []
-    made = rewrite([*ys, *xs.values()], leaves, (_posing(inner, left_out),), sizes)
-    fed = {made.mapping[x]: array for x, array in feeds.items()}
-    return Posed(made.graph, made.outputs[: len(ys)], made.outputs[len(ys) :], list(xs), fed, left_out)
+    copied = rewrite([*ys, *xs.values()], leaves, (_posing(inner, left_out),), sizes)
+    fed = {copied.mapping[x]: array for x, array in feeds.items()}
+    return Posed(copied.graph, copied.outputs[: len(ys)], copied.outputs[len(ys) :], list(xs), fed, left_out)
 
 
 def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequence[Output] | None]:
@@ -94,10 +94,10 @@ def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequ
             return copying.add(Identity, inputs[:1], (), op)
         if inner.isdisjoint(op.outputs):
             return None
-        made = copying.add(op.definition, inputs, values, op)
+        outputs = copying.add(op.definition, inputs, values, op)
         return [
             copying.add(Identity, (new,), (), op)[0] if y in inner else new
-            for y, new in zip(op.outputs, made, strict=True)
+            for y, new in zip(op.outputs, outputs, strict=True)
         ]
 
     return rule
@@ -105,9 +105,10 @@ def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequ
 
 def evaluate(outputs: Sequence[Output], feeds: Mapping[Output, NumpyArray]) -> list[NumpyArray]:
     """The values of outputs, by NumPy."""
-    made = prepare(list(outputs), list(feeds))
+    prepared = prepare(list(outputs), list(feeds))
     return [
-        np.asarray(v) for v in interpret(made.outputs, dict(zip(made.inputs, feeds.values(), strict=True)))
+        np.asarray(v)
+        for v in interpret(prepared.outputs, dict(zip(prepared.inputs, feeds.values(), strict=True)))
     ]
 
 
@@ -117,11 +118,11 @@ def evaluate(outputs: Sequence[Output], feeds: Mapping[Output, NumpyArray]) -> l
 def moving(ys: Sequence[Output], xs: Sequence[Output]) -> list[Operation]:
     """The operations on the way from xs to ys, stops or not, in order; those of xs are not among them."""
     sources = {x.op for x in xs}
-    found: set[Operation] = set()
+    reached: set[Operation] = set()
     for op in ys[0].op.graph.subgraph_to(ys):
-        if any(x.op in found or x.op in sources for x in op.inputs):
-            found.add(op)
-    return sorted(found, key=by_id)
+        if any(x.op in reached or x.op in sources for x in op.inputs):
+            reached.add(op)
+    return sorted(reached, key=by_id)
 
 
 def _edge(operations: Sequence[Operation], ys: Sequence[Output], xs: Sequence[Output]) -> list[Output]:
@@ -159,7 +160,7 @@ def _placed(
     op: Operation,
     inputs: tuple[Output, ...],
     values: tuple[Any, ...],
-    known: Mapping[Output, Output],
+    mapping: Mapping[Output, Output],
 ) -> Sequence[Output]:
     if op.definition is not CustomGradient:
         return copying.add(op.definition, inputs, values, op)
@@ -167,31 +168,31 @@ def _placed(
     # Towards an argument for which its gradient function returns None, the function is constant.
     parts = zip(arguments, op.pullback.outputs, op.kept, strict=False)
     cut = [x for x, g, k in parts if g is None and k < op.asked]
-    here = {x: copying.add(StopGradient, (known[x],), (), op)[0] for x in cut}
-    names = ChainMap(here, dict(known)) if cut else known
-    for step in _behind(results, cut) if cut else ():
-        given = tuple([names[x] for x in step.inputs])
-        made = _placed(copying, step, given, copying.values(step), names)
-        here.update(zip(step.outputs, made, strict=True))
+    here = {x: copying.add(StopGradient, (mapping[x],), (), op)[0] for x in cut}
+    names = ChainMap(here, dict(mapping)) if cut else mapping
+    for step in _operations_between(results, cut) if cut else ():
+        new_inputs = tuple([names[x] for x in step.inputs])
+        new_outputs = _placed(copying, step, new_inputs, copying.values(step), names)
+        here.update(zip(step.outputs, new_outputs, strict=True))
     return [names[y] for y in results]
 
 
-def _behind(ys: Sequence[Output], xs: Sequence[Output]) -> list[Operation]:
+def _operations_between(ys: Sequence[Output], xs: Sequence[Output]) -> list[Operation]:
     """The operations between xs, from which a function starts, and its results ys."""
     first = min(x.op.id for x in xs)
-    seen: set[Operation] = set()
+    visited: set[Operation] = set()
     stack = [y.op for y in ys]
     while stack:
         op = stack.pop()
-        if op.id > first and op not in seen:
-            seen.add(op)
+        if op.id > first and op not in visited:
+            visited.add(op)
             stack += [x.op for x in op.inputs]
-    found: set[Operation] = set()
+    between: set[Operation] = set()
     starts = {x.op for x in xs}
-    for op in sorted(seen, key=by_id):
-        if any(x.op in found or x.op in starts for x in op.inputs) and op not in starts:
-            found.add(op)
-    return sorted(found, key=by_id)
+    for op in sorted(visited, key=by_id):
+        if any(x.op in between or x.op in starts for x in op.inputs) and op not in starts:
+            between.add(op)
+    return sorted(between, key=by_id)
 
 
 # --------------------------------------------------------------------------------------- keeping and reading
@@ -201,7 +202,7 @@ Holding = Callable[[Operation], bool]
 """Whether a gate holds what it stops; the others do nothing."""
 
 
-class _Kept(Observer):
+class _GateValues(Observer):
     """What arrived at each gate in the run at the base point, and how far this run has read it.
 
     Attributes:
@@ -241,8 +242,8 @@ class _Kept(Observer):
             return arrays
         n = self._read.get(op, 0)
         self._read[op] = n + 1
-        known = self._arrived.get(op, [])
-        return known[n] if n < len(known) else arrays
+        arrived = self._arrived.get(op, [])
+        return arrived[n] if n < len(arrived) else arrays
 
 
 def holds(op: Operation) -> bool:
@@ -280,19 +281,20 @@ class Frozen:
         operations = moving(ys, xs)
         edge = _edge(operations, ys, xs)
         values = evaluate([*edge, *xs], posed.feeds)
-        made = rewrite(ys, edge, (_freeze,), None, dtypes)
-        self._ys = made.outputs
+        copied = rewrite(ys, edge, (_freeze,), None, dtypes)
+        self._ys = copied.outputs
         self._inputs = {
-            x: value.astype(x.dtype.numpy, copy=False) for x, value in zip(made.inputs, values, strict=False)
+            x: value.astype(x.dtype.numpy, copy=False)
+            for x, value in zip(copied.inputs, values, strict=False)
         }
-        self._xs = [made.mapping.get(x) for x in xs]
+        self._xs = [copied.mapping.get(x) for x in xs]
         self.points = [
             value.astype(dtypes.get(x.dtype, x.dtype).numpy)
             for x, value in zip(xs, values[len(edge) :], strict=True)
         ]
         self.moving = moving(self._ys, [x for x in self._xs if x is not None])
-        self._gates = list(selective_gates(made.graph.subgraph_to(made.outputs)))
-        self._kept = None if holding is None else _Kept(holding)
+        self._gates = list(selective_gates(copied.graph.subgraph_to(copied.outputs)))
+        self._kept = None if holding is None else _GateValues(holding)
         self._from_edge = self._program(None)
         self.here = self._run(self._from_edge, self._inputs)
         self._ways: dict[int, tuple[Callable[..., Any], Acting]] = {}
@@ -318,5 +320,5 @@ class Frozen:
         return self._run(run, self._inputs | {x: np.asarray(value, x.dtype.numpy)})
 
     @staticmethod
-    def _run(run: Callable[..., Any], given: Mapping[Output, NumpyArray]) -> list[NumpyArray]:
-        return [np.asarray(v) for v in run(list(given.values()))]
+    def _run(run: Callable[..., Any], inputs: Mapping[Output, NumpyArray]) -> list[NumpyArray]:
+        return [np.asarray(v) for v in run(list(inputs.values()))]

@@ -48,8 +48,8 @@ class OfGraph:
         self, outputs: Sequence[Output | None], inputs: Sequence[Output]
     ) -> Callable[[Sequence[NumpyArray]], list[NumpyArray | None]]:
         there = [y for y in outputs if y is not None]
-        made = prepare(there, [*self._feeds, *inputs])
-        run = computation(made.inputs, made.outputs)
+        prepared = prepare(there, [*self._feeds, *inputs])
+        run = computation(prepared.inputs, prepared.outputs)
 
         def compute(values: Sequence[NumpyArray]) -> list[NumpyArray | None]:
             results = iter(run([*self._feeds.values(), *values]))
@@ -63,9 +63,10 @@ class OfGraph:
 
     def pulled(self, cotangent: NumpyArray) -> list[NumpyArray]:
         """The gradient at each x, as a vector; zeros if none arrives."""
-        made = self._pull(unflat(cotangent, self.ys))
+        gradients = self._pull(unflat(cotangent, self.ys))
         return [
-            np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self.posed.xs, made, strict=True)
+            np.zeros(size_of(x)) if g is None else flat([g])
+            for x, g in zip(self.posed.xs, gradients, strict=True)
         ]
 
     def pushed(self, which: int, direction: NumpyArray) -> NumpyArray:
@@ -74,21 +75,21 @@ class OfGraph:
             unflat(direction, [x])[0] if i == which else np.zeros(x.shape, x.dtype.numpy)
             for i, x in enumerate(self.posed.xs)
         ]
-        made = self._push(tangents)
+        changes = self._push(tangents)
         still = [np.zeros(y.shape, y.dtype.numpy) for y in self.ys]
-        return flat([y if t is None else t for y, t in zip(still, made, strict=True)])
+        return flat([y if t is None else t for y, t in zip(still, changes, strict=True)])
 
 
 class Compared(NamedTuple):
     """What was compared.
 
     Attributes:
-        found: for each x the comparisons of all orders.
+        by_input: for each x the comparisons of all orders.
         operations: those between the xs and ys.
         notes: notes for the reader.
     """
 
-    found: list[list[Comparison]]
+    by_input: list[list[Comparison]]
     operations: Sequence[Operation]
     notes: list[str]
 
@@ -106,8 +107,8 @@ def compared(posed: Posed, settings: Settings, last: int) -> Compared:
         numeric = OfFrozen(posed, ys, settings, terms)
         orders.append(_order(2, posed, ys, settings, numeric, OfGraph(posed, ys, settings.modes)))
         notes, operations = notes + numeric.notes, numeric.operations
-    found = [[Comparison(order, which) for order in orders] for which in range(len(posed.xs))]
-    return Compared(found, operations, list(dict.fromkeys(notes)))
+    by_input = [[Comparison(order, which) for order in orders] for which in range(len(posed.xs))]
+    return Compared(by_input, operations, list(dict.fromkeys(notes)))
 
 
 def _order(

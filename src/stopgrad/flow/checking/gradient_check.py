@@ -150,8 +150,8 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         wrong: Sequence[Held] = (),
         notes: Sequence[str] = (),
     ) -> None:
-        self._found = dict(found)
-        self._by_name = {name: key for key in self._found for name in _names(key)}
+        self._by_input = dict(found)
+        self._by_name = {name: key for key in self._by_input for name in _names(key)}
         self.order, self.modes, self.stops, self.rtol = order, tuple(modes), stops, rtol
         self.held, self.custom = tuple(held), tuple(custom)
         self.rules, self.wrong = tuple(rules), tuple(wrong)
@@ -161,49 +161,51 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
         if isinstance(key, Operation):
             key = key.as_output()
         try:
-            return self._found[self._by_name.get(key, key) if isinstance(key, str) else key]
+            return self._by_input[self._by_name.get(key, key) if isinstance(key, str) else key]
         except (KeyError, TypeError):
-            known = ", ".join(map(label, self._found))
-            raise KeyError(f"check_gradients did not check {label(key)}; it checked {known}") from None
+            checked = ", ".join(map(label, self._by_input))
+            raise KeyError(f"check_gradients did not check {label(key)}; it checked {checked}") from None
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._found)
+        return iter(self._by_input)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._by_input)
 
     @property
     def passed(self) -> bool:
         """Whether all inputs passed."""
-        return all(found.passed for found in self._found.values())
+        return all(checked.passed for checked in self._by_input.values())
 
     def __bool__(self) -> bool:
         return self.passed
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{label(k)}: {'passed' if v.passed else 'FAILED'}" for k, v in self._found.items())
-        return f"<GradientCheck {told}>"
+        verdicts = ", ".join(
+            f"{label(k)}: {'passed' if v.passed else 'FAILED'}" for k, v in self._by_input.items()
+        )
+        return f"<GradientCheck {verdicts}>"
 
     def _parts(self, width: int) -> Iterator[Part]:
         yield self._verdict()
-        yield from [_of_input(label(key), found) for key, found in self._ordered()]
+        yield from [_of_input(label(key), checked) for key, checked in self._ordered()]
         yield from self._gates()
 
     def _in_notebook(self) -> Iterator[Part]:
         """With a table of the inputs, and details of those that have any."""
         yield self._verdict()
         rows = [
-            (label(key), found.type, _WORDS[found.passed], f"error {found.error:.1e}", found.method)
-            for key, found in self._ordered()
+            (label(key), checked.type, _WORDS[checked.passed], f"error {checked.error:.1e}", checked.method)
+            for key, checked in self._ordered()
         ]
         yield Table(rows, "<<<<<", 0, 2)
-        told = [_of_input(label(key), found) for key, found in self._ordered()]
-        yield from [section for section in told if section.parts]
+        sections = [_of_input(label(key), checked) for key, checked in self._ordered()]
+        yield from [section for section in sections if section.parts]
         yield from self._gates()
 
     def _ordered(self) -> list[tuple[Any, Checked]]:
         """The inputs, with those that differ first."""
-        return sorted(self._found.items(), key=lambda item: item[1].passed)
+        return sorted(self._by_input.items(), key=lambda item: item[1].passed)
 
     def _verdict(self) -> Paragraph:
         held = {
@@ -212,7 +214,7 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
             "ignore": "ignored, so compared with the true total derivative",
         }[self.stops]
         orders = "order 1" if self.order == 1 else "orders 1 and 2"
-        failed = sum(not found.passed for found in self._found.values())
+        failed = sum(not checked.passed for checked in self._by_input.values())
         verdict = "passed" if not failed else f"{failed} of {len(self)} inputs differ"
         head = f"gradients of {orders}, {' and '.join(self.modes)}, stops {held}: "
         return Paragraph(head, _verdict(verdict, not failed))
@@ -250,7 +252,7 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
             "modes": self.modes,
             "stops": self.stops,
             "rtol": self.rtol,
-            "inputs": {label(key): fields_of(found) for key, found in self._found.items()},
+            "inputs": {label(key): fields_of(checked) for key, checked in self._by_input.items()},
             "held": gates(self.held),
             "custom": gates(self.custom),
             "rules": gates(self.rules),
@@ -261,11 +263,11 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
     def _notices(self) -> Iterator[Notice]:
         """The inputs that differ, at the lines of the operations whose own rules do."""
         places = [held.rule or held.location for held in self.wrong]
-        for key, found in self._found.items():
-            if not found.passed:
-                told = f"the gradient with respect to {label(key)} differs from the numeric one"
-                why = found.reason or _compared(found)
-                yield from at_lines("error", "differs", f"{told}: {why}", places)
+        for key, checked in self._by_input.items():
+            if not checked.passed:
+                text = f"the gradient with respect to {label(key)} differs from the numeric one"
+                why = checked.reason or _compared(checked)
+                yield from at_lines("error", "differs", f"{text}: {why}", places)
 
     def raise_if_failed(self) -> None:
         """Raise if an input did not pass.
@@ -275,16 +277,16 @@ class GradientCheck(Mapping[Any, Checked], FlowReport):
                 differs, and the first operation whose own rule does.
         """
         if not self.passed:
-            told = text_of(self._in_short(), WIDTH)
-            raise GradientError(f"check_gradients: generated and numeric ones differ\n{told}")
+            short = text_of(self._in_short(), WIDTH)
+            raise GradientError(f"check_gradients: generated and numeric ones differ\n{short}")
 
     def _in_short(self) -> Iterator[Part]:
         """What is wrong, and where, without what else the report has."""
         yield self._verdict()
-        key, found = self._ordered()[0]
-        yield _of_input(label(key), found).title
-        worst = f"{_compared(found)} {_where(found.worst)}" if found.worst else ""
-        yield Paragraph(found.reason or worst, indent=6)
+        key, checked = self._ordered()[0]
+        yield _of_input(label(key), checked).title
+        worst = f"{_compared(checked)} {_where(checked.worst)}" if checked.worst else ""
+        yield Paragraph(checked.reason or worst, indent=6)
         yield from _of_places("operations whose own rules differ:", self.wrong[:1], only_rules=True)
         yield Paragraph("the whole report: check_gradients(..., raises=False)", indent=2)
 
@@ -301,25 +303,25 @@ def _verdict(text: str, passed: bool) -> tuple[str, Status]:
     return text, Status.FLOWS if passed else Status.STOPPED
 
 
-def _of_input(name: str, found: Checked) -> Section:
-    pieces = (f"{name} {found.type}: ", _verdict(_WORDS[found.passed], found.passed))
-    parts = [Paragraph(found.reason, indent=6)] if found.reason else []
-    worst = found.worst
-    if worst is not None and not found.passed:
+def _of_input(name: str, checked: Checked) -> Section:
+    pieces = (f"{name} {checked.type}: ", _verdict(_WORDS[checked.passed], checked.passed))
+    parts = [Paragraph(checked.reason, indent=6)] if checked.reason else []
+    worst = checked.worst
+    if worst is not None and not checked.passed:
         parts += [
             Paragraph(f"worst {_where(worst)}, order {worst.order}, {worst.mode} mode:", indent=6),
             Paragraph(f"generated {worst.generated:.10g}", indent=8),
             Paragraph(f"numeric   {worst.numeric:.10g}", indent=8),
-            Paragraph(f"(step {found.step:.1e}; they may differ by {worst.allowed:.1e})", indent=8),
+            Paragraph(f"(step {checked.step:.1e}; they may differ by {worst.allowed:.1e})", indent=8),
         ]
-    steep = [_place(k) for k in found.kinks if k.low == k.high]
-    kinks = [f"{_place(k)} ({k.low:.4g} to {k.high:.4g})" for k in found.kinks if k.low != k.high]
+    steep = [_place(k) for k in checked.kinks if k.low == k.high]
+    kinks = [f"{_place(k)} ({k.low:.4g} to {k.high:.4g})" for k in checked.kinks if k.low != k.high]
     if kinks:
         parts.append(Paragraph(f"no derivative, only one-sided ones, at {_some(kinks)}", indent=6))
     if steep:
-        told = "the derivative is infinite, which sg.trace_nan follows, at"
-        parts.append(Paragraph(f"{told} {_some(steep)}", indent=6))
-    title = Paragraph(*pieces, f", error {found.error:.1e}, {found.method}", indent=2)
+        text = "the derivative is infinite, which sg.trace_nan follows, at"
+        parts.append(Paragraph(f"{text} {_some(steep)}", indent=6))
+    title = Paragraph(*pieces, f", error {checked.error:.1e}, {checked.method}", indent=2)
     return Section(title, parts, apart=False)
 
 
@@ -337,8 +339,8 @@ def _some(texts: Sequence[str]) -> str:
     return f"{', '.join(texts[:_SHOWN])}{more}"
 
 
-def _compared(found: Checked) -> str:
-    worst = found.worst
+def _compared(checked: Checked) -> str:
+    worst = checked.worst
     return "" if worst is None else f"generated {worst.generated:.10g}, numeric {worst.numeric:.10g}"
 
 

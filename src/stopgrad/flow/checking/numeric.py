@@ -63,14 +63,14 @@ def flat(arrays: Sequence[NumpyArray]) -> NumpyArray:
 
 def unflat(vector: NumpyArray, like: Sequence[Output | TensorType]) -> list[NumpyArray]:
     """Arrays of the types of some outputs, from a vector of real numbers."""
-    found, start = [], 0
+    arrays, start = [], 0
     for x in like:
         count = size_of(x)
         part = vector[start : start + count]
         start += count
         part = part.view(np.complex128) if x.dtype.is_complex else part
-        found.append(part.reshape(x.shape).astype(x.dtype.numpy))
-    return found
+        arrays.append(part.reshape(x.shape).astype(x.dtype.numpy))
+    return arrays
 
 
 def size_of(x: Output | TensorType) -> int:
@@ -118,10 +118,10 @@ class OfFrozen:
         """The function in double precision, if that is the same function."""
         if not self._drawn:
             try:
-                found = Frozen(self._posed, self._ys, WIDE, self._settings.holding)
+                frozen = Frozen(self._posed, self._ys, WIDE, self._settings.holding)
                 near = 1e3 * self._settings.epsilon * (1.0 + np.abs(exact))
-                if np.all(np.abs(flat(found.here) - exact) <= near):
-                    return found
+                if np.all(np.abs(flat(frozen.here) - exact) <= near):
+                    return frozen
             except StopgradError:
                 pass  # An operation does not support it.
         if self._settings.epsilon > 1e-12:
@@ -143,14 +143,14 @@ class OfFrozen:
                 self.notes.append(f"no complex step: {op.type} is not holomorphic: {why}")
                 return None
         try:
-            found = Frozen(self._posed, self._ys, COMPLEX, self._settings.holding)
+            frozen = Frozen(self._posed, self._ys, COMPLEX, self._settings.holding)
         except StopgradError:
             return None  # An operation takes no complex numbers.
-        if any(y.dtype.is_floating for op in walk(found.moving) for y in op.outputs):
+        if any(y.dtype.is_floating for op in walk(frozen.moving) for y in op.outputs):
             return None
         near = 1e-9 * np.max(np.abs(self.here), initial=0.0)
-        parts = flat([np.real(y) for y in found.here])
-        return found if np.all(np.abs(parts - self.here) <= near) else None
+        parts = flat([np.real(y) for y in frozen.here])
+        return frozen if np.all(np.abs(parts - self.here) <= near) else None
 
     def point(self, which: int) -> NumpyArray:
         """One x at the base point, as a vector."""
@@ -179,9 +179,9 @@ class OfFrozen:
 
         def curve(step: complex) -> tuple[NumpyArray, NumpyArray]:
             try:
-                made = held.at(which, point + step * direction.reshape(point.shape))
+                values = held.at(which, point + step * direction.reshape(point.shape))
             except StopgradError:
-                made = [np.full(y.shape, np.nan) for y in held.here]
-            return flat([np.real(y) for y in made]), flat([np.imag(y) for y in made])
+                values = [np.full(y.shape, np.nan) for y in held.here]
+            return flat([np.real(y) for y in values]), flat([np.imag(y) for y in values])
 
         return complex_slope(curve, self.here, size)

@@ -104,10 +104,10 @@ def _order(order: object) -> int:
 
 @reads_arguments
 def _modes(modes: str | Sequence[str]) -> tuple[str, ...]:
-    given = (modes,) if isinstance(modes, str) else tuple(modes)
-    if not given or any(not isinstance(m, str) or m not in MODES for m in given):
+    chosen = (modes,) if isinstance(modes, str) else tuple(modes)
+    if not chosen or any(not isinstance(m, str) or m not in MODES for m in chosen):
         raise ArgumentError(f"check_gradients: modes are 'reverse' and 'forward', not {modes!r:.60}")
-    return tuple(m for m in MODES if m in given)
+    return tuple(m for m in MODES if m in chosen)
 
 
 def _stops(stops: object) -> str:
@@ -120,10 +120,10 @@ def _stops(stops: object) -> str:
 def _number(value: object, name: str) -> float | None:
     if value is None:
         return None
-    found = real(value)
-    if not 0.0 <= found < float("inf"):
+    number = real(value)
+    if not 0.0 <= number < float("inf"):
         raise ArgumentError(f"check_gradients: {name} is a number from 0 on, not {value!r:.60}")
-    return found
+    return number
 
 
 @reads_arguments

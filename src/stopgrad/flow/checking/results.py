@@ -20,21 +20,27 @@ def unfit(type: TensorType, why: str) -> Checked:
 
 def of_input(type: TensorType, comparisons: Sequence[Comparison]) -> Checked:
     """The findings of all orders and modes for one input, combined."""
-    pairs = [(one, rows) for one in comparisons for rows in one.rows]
-    methods = {direction.method for one in comparisons for direction in one.directions}
-    directional = any(not one.by_number for one in comparisons)
+    pairs = [(comparison, rows) for comparison in comparisons for rows in comparison.rows]
+    methods = {direction.method for comparison in comparisons for direction in comparison.directions}
+    directional = any(not comparison.by_number for comparison in comparisons)
     method = "directional" if directional else "complex step" if methods == {"complex step"} else "central"
-    kinks = {(k.index, k.order, k.jump): k for one, rows in pairs for k in _kinks(type, one, rows)}
-    ranked = [(_rank(one, rows, at), one, rows, at) for one, rows in pairs for at in _worst(one, rows)]
+    kinks = {
+        (k.index, k.order, k.jump): k for comparison, rows in pairs for k in _kinks(type, comparison, rows)
+    }
+    ranked = [
+        (_rank(comparison, rows, at), comparison, rows, at)
+        for comparison, rows in pairs
+        for at in _worst(comparison, rows)
+    ]
     if not ranked:
         return Checked(repr(type), True, 0.0, float("nan"), None, method)
-    _, one, rows, at = max(ranked, key=lambda item: item[0])
+    _, comparison, rows, at = max(ranked, key=lambda item: item[0])
     worst = Worst(
-        _place(type, one.directions[at[0]].place),
+        _place(type, comparison.directions[at[0]].place),
         float(rows.generated[at]),
         float(rows.numeric[at]),
         float(rows.allowed[at]),
-        one.order.number,
+        comparison.order.number,
         rows.mode,
     )
     passed = all(comparison.passed for comparison in comparisons)
@@ -42,7 +48,7 @@ def of_input(type: TensorType, comparisons: Sequence[Comparison]) -> Checked:
         repr(type),
         passed,
         max(_error(rows) for _, rows in pairs),
-        float(np.fmin.reduce(one.directions[at[0]].slope.step, initial=np.inf)),
+        float(np.fmin.reduce(comparison.directions[at[0]].slope.step, initial=np.inf)),
         worst,
         method,
         tuple(kinks.values()),
@@ -59,26 +65,26 @@ def _error(rows: Rows) -> float:
     return greatest / rows.scale if 0.0 < greatest < np.inf else greatest
 
 
-def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
+def _rank(comparison: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
     """The rank of a row: first what differs, at a known element, of a low order, in the sum of results."""
     excess = float(rows.excess[at])
-    known = one.directions[at[0]].place is not None
+    by_element = comparison.directions[at[0]].place is not None
     plain = rows.mode == "reverse" and at[1] == 0
-    return (True, known, -one.order.number, plain, excess) if excess > 1.0 else (False, excess)
+    return (True, by_element, -comparison.order.number, plain, excess) if excess > 1.0 else (False, excess)
 
 
-def _worst(one: Comparison, rows: Rows) -> list[tuple[int, int]]:
+def _worst(comparison: Comparison, rows: Rows) -> list[tuple[int, int]]:
     """The worst positions: of all, of single elements, and of these in the sum of results."""
     excess = rows.excess
     if not excess.size:
         return []
-    alone = np.array([[direction.place is not None] for direction in one.directions])
+    alone = np.array([[direction.place is not None] for direction in comparison.directions])
     first = np.arange(excess.shape[1]) == 0
-    found = []
+    positions = []
     for chosen in (excess, np.where(alone, excess, -1.0), np.where(alone & first, excess, -1.0)):
         i, j = np.unravel_index(np.argmax(chosen), chosen.shape)
-        found.append((int(i), int(j)))
-    return found
+        positions.append((int(i), int(j)))
+    return positions
 
 
 def _reason(rows: Rows, at: tuple[int, int]) -> str:
@@ -97,8 +103,8 @@ def _reason(rows: Rows, at: tuple[int, int]) -> str:
     )
 
 
-def _kinks(type: TensorType, one: Comparison, rows: Rows) -> list[Kink]:
-    found = []
+def _kinks(type: TensorType, comparison: Comparison, rows: Rows) -> list[Kink]:
+    kinks = []
     for i in range(len(rows.kind) if rows.kind.size else 0):
         steep = np.isinf(rows.low[i]) | np.isinf(rows.high[i])
         with np.errstate(invalid="ignore"):
@@ -106,17 +112,17 @@ def _kinks(type: TensorType, one: Comparison, rows: Rows) -> list[Kink]:
         leap = np.nonzero(rows.kind[i] == JUMP)[0]
         j = int(leap[0]) if leap.size else int(np.argmax(gap))
         if leap.size or gap[j] > rows.allowed[i, j]:
-            found.append(
+            kinks.append(
                 Kink(
-                    _place(type, one.directions[i].place),
+                    _place(type, comparison.directions[i].place),
                     float(rows.generated[i, j]),
                     float(rows.low[i, j]),
                     float(rows.high[i, j]),
                     bool(rows.kind[i, j] == JUMP),
-                    one.order.number,
+                    comparison.order.number,
                 )
             )
-    return found
+    return kinks
 
 
 def _place(type: TensorType, place: int | None) -> tuple[int, ...] | None:

@@ -49,7 +49,9 @@ def suspects(posed: Posed, settings: Settings, last: int) -> list[Operation]:
     custom = [op for op in way if op.definition is CustomGradient][:MOST]
     alone += [_function_of(op, posed) for op in custom]
     return [
-        op for op, one in zip([*chosen, *custom], alone, strict=True) if one and _differs(one, settings, last)
+        op
+        for op, posed in zip([*chosen, *custom], alone, strict=True)
+        if posed and _differs(posed, settings, last)
     ]
 
 
@@ -65,9 +67,9 @@ def _alone(op: Operation, arrays: Sequence[NumpyArray], moves: Sequence[bool]) -
     """An operation in a graph of its own, with derivatives with respect to what moves."""
     graph = Graph()
     inputs = [emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0] for x in op.inputs]
-    made = emit(op.definition, tuple(inputs), op.values, None, graph).outputs
+    outputs = emit(op.definition, tuple(inputs), op.values, None, graph).outputs
     xs = [x for x, moving in zip(inputs, moves, strict=True) if moving and x.type.differentiable]
-    ys = [y for y in made if y.type.differentiable]
+    ys = [y for y in outputs if y.type.differentiable]
     if not xs or not ys:
         return None
     return Posed(graph, ys, xs, list(xs), dict(zip(inputs, arrays, strict=True)), [])
@@ -76,7 +78,7 @@ def _alone(op: Operation, arrays: Sequence[NumpyArray], moves: Sequence[bool]) -
 def _differs(posed: Posed, settings: Settings, last: int) -> bool:
     """Whether the generated derivatives differ from differences."""
     try:
-        found = compared(posed, replace(settings, directions=None), last).found
+        by_input = compared(posed, replace(settings, directions=None), last).by_input
     except StopgradError:
         return False  # Its derivatives cannot be computed.
-    return any(comparison.contradicted for comparisons in found for comparison in comparisons)
+    return any(comparison.contradicted for comparisons in by_input for comparison in comparisons)

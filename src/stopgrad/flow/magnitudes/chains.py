@@ -60,16 +60,16 @@ class Chains:
                 self._sizes[x] = self._at.get(x, math.nan)
             else:
                 x = self.link[x].result
-        self._sizes.update(dict.fromkeys(passed, found := self._sizes[x]))
-        return found
+        self._sizes.update(dict.fromkeys(passed, size := self._sizes[x]))
+        return size
 
     def known(self, x: Output) -> float | None:
         """The norm of the gradient at a tensor, if it was measured."""
         return self._at.get(x)
 
     def _rank(self, x: Output) -> float:
-        found = self.size(x)
-        return math.inf if math.isnan(found) else found
+        size = self.size(x)
+        return math.inf if math.isnan(size) else size
 
     def walk(self, x: Output) -> Iterator[tuple[Output, Link]]:
         """The way from a tensor to ys on which the gradient is the largest."""

@@ -61,55 +61,55 @@ class Measuring:
         self._ys = [place[y] for y in question.ys]
         self._xs = {name: place[x] for name, x in xs.items()}
         self._stops = frozenset([place[x] for x in stops])
-        made = arrivals(self._ys, list(dict.fromkeys(self._xs.values())), (), stops=self._stops)
-        self._at, self._of = made.found, made.gradients
-        self._ones = {y: math.sqrt(math.prod(y.shape)) for y in made.ys}
+        arriving = arrivals(self._ys, list(dict.fromkeys(self._xs.values())), (), stops=self._stops)
+        self._at, self._of = arriving.cotangents, arriving.gradients
+        self._ones = {y: math.sqrt(math.prod(y.shape)) for y in arriving.ys}
         self._programs: dict[Output, int] = {}
         self._results: list[Output] = []
         with copied.graph.as_default():
             for g in dict.fromkeys([g for some in self._at.values() for g in some]):
                 self._want(_norm(g), g)
             self._counted = {name: self._counts(x) for name, x in self._xs.items() if x in self._of}
-        given = [place[x] for x in inputs]
-        prepared = prepare(self._results, given)
+        arguments = [place[x] for x in inputs]
+        prepared = prepare(self._results, arguments)
         operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
         name = "numpy" if engine is None else engine
         if engine is None and engine_named(name).unsupported(operations) is not None:
             name = "auto"
         self._program = Compiler(Options(name), "explain").compile(engine_named(name), prepared)
 
-    def _want(self, results: Sequence[Output], of: Output) -> None:
-        self._programs[of] = len(self._results)
+    def _want(self, results: Sequence[Output], tensor: Output) -> None:
+        self._programs[tensor] = len(self._results)
         self._results.extend(results)
 
     def _counts(self, x: Output) -> int:
         """The position of the results that count the elements of a gradient, and of its tensor's norm."""
-        at, g = len(self._results), self._of[x]
+        start, g = len(self._results), self._of[x]
         self._results += [_number(equal(g, 0)), _number(is_nan(g)), _number(is_inf(g)), *_norm(x)]
-        return at
+        return start
 
     def __call__(self, values: Sequence[Any]) -> Measured:
         """What is measured on values of the inputs."""
         engine = self._program.backend
-        given = [value if engine.is_native(value) else engine.hold(value) for value in values]
-        made = self._program.run(given)
-        found = [float(engine.fetched(one)) for one in made]
+        arguments = [value if engine.is_native(value) else engine.hold(value) for value in values]
+        results = self._program.run(arguments)
+        numbers = [float(engine.fetched(one)) for one in results]
 
-        def norm(at: int) -> float:
-            scale, squares = found[at : at + 2]
+        def norm(start: int) -> float:
+            scale, squares = numbers[start : start + 2]
             return scale * math.sqrt(squares) if math.isfinite(scale) else scale
 
-        norms = {g: norm(at) for g, at in self._programs.items()}
-        of = {}
-        for name, at in self._counted.items():
+        norms = {g: norm(start) for g, start in self._programs.items()}
+        magnitudes = {}
+        for name, start in self._counted.items():
             x = self._xs[name]
-            zeros, nans, infs = map(int, found[at : at + 3])
+            zeros, nans, infs = map(int, numbers[start : start + 3])
             elements = math.prod(map(int, x.shape))
-            of[name] = Magnitude(norms[self._of[x]], elements, zeros, nans, infs, norm(at + 3))
+            magnitudes[name] = Magnitude(norms[self._of[x]], elements, zeros, nans, infs, norm(start + 3))
         # With selective gates, one tensor has several gradients.
         arriving = {x: max([norms[g] for g in some]) for x, some in self._at.items()}
         sizes = self._ones | arriving
-        return Measured(self._ys, self._xs, of, sizes, stops=self._stops, owners=self._owners)
+        return Measured(self._ys, self._xs, magnitudes, sizes, stops=self._stops, owners=self._owners)
 
 
 def measured_on(
@@ -134,8 +134,8 @@ def measured_on(
 
 
 def _number(where: Output) -> Output:
-    made: Output = reduce_sum(cast(where, int64))
-    return made
+    count: Output = reduce_sum(cast(where, int64))
+    return count
 
 
 def _norm(x: Output) -> list[Output]:

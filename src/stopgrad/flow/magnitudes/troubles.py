@@ -63,8 +63,8 @@ def troubles(measured: Measured, names: Sequence[str], where: Where) -> list[Tro
     """
     if not measured.of:
         return []
-    given = [name for name in names if name in measured.of and measured.of[name].elements]
-    return _Search(measured, where).troubles(given)
+    judged = [name for name in names if name in measured.of and measured.of[name].elements]
+    return _Search(measured, where).troubles(judged)
 
 
 class _Search:
@@ -75,36 +75,40 @@ class _Search:
         self._chains = Chains(measured)
         self._layers: dict[str, Output] = {}
         self._own: dict[str, float] = {}
-        for name, one in measured.of.items():
+        for name, magnitude in measured.of.items():
             x = measured.xs[name]
             layer, last = self._chains.layer(x)
             before = self._chains.size(last) if last is not x else math.nan
             self._layers[name] = layer
             # Compared only along operations that take nothing else: a sum over a batch may cancel.
-            self._own[name] = min(1.0, one.norm / before) if before > 0 else 1.0
+            self._own[name] = min(1.0, magnitude.norm / before) if before > 0 else 1.0
         self._first = {layer: name for name, layer in reversed(self._layers.items())}
         self._extremes: dict[Output, tuple[Output | None, Output | None]] = {}
-        self._trained = {measured.xs[name] for name, one in measured.of.items() if one.is_finite and one.norm}
+        self._trained = {
+            measured.xs[name]
+            for name, magnitude in measured.of.items()
+            if magnitude.is_finite and magnitude.norm
+        }
         self._held: dict[Output, float] = {}
         self._frontiers: dict[str, dict[Output, dict[Link, None]]] = {}
 
     def troubles(self, names: Sequence[str]) -> list[Trouble]:
-        of = self._measured.of
-        bad = [name for name in names if not of[name].is_finite]
-        zero = [name for name in names if of[name].is_zero]
-        known = {*bad, *zero}
-        rest = [name for name in names if name not in known]
+        magnitudes = self._measured.of
+        bad = [name for name in names if not magnitudes[name].is_finite]
+        zero = [name for name in names if magnitudes[name].is_zero]
+        unusable = {*bad, *zero}
+        rest = [name for name in names if name not in unusable]
         faded = [name for name in zero if self._fades_out(name)]
-        found = self._ended(NOT_FINITE, bad, self._breaks)
-        found += self._ended(ZERO, [name for name in zero if name not in set(faded)], self._stops)
+        troubles = self._ended(NOT_FINITE, bad, self._breaks)
+        troubles += self._ended(ZERO, [name for name in zero if name not in set(faded)], self._stops)
         vanished = [name for name in rest if self._size(name) <= VANISHED * self._peak(name)]
-        found += self._spread(VANISHING, [*faded, *vanished], 0)
+        troubles += self._spread(VANISHING, [*faded, *vanished], 0)
         exploded = [name for name in rest if self._size(name) >= EXPLODED * self._least(name)]
-        found += self._spread(EXPLODING, exploded, 1)
+        troubles += self._spread(EXPLODING, exploded, 1)
         whole = self._measured.root_mean_square
-        if not found and 0 < whole <= TINY:
-            found = [self._all_tiny(rest)]
-        return found
+        if not troubles and 0 < whole <= TINY:
+            troubles = [self._all_tiny(rest)]
+        return troubles
 
     # ------------------------------------------------------------------------------------- how large
 
@@ -118,18 +122,18 @@ class _Search:
         Those are elementwise, as the scales of residual branches are, which begin small on purpose and grow.
         """
         passed = []
-        at = x
-        while at not in self._held:
-            passed.append(at)
-            link = self._chains.link.get(at)
+        tensor = x
+        while tensor not in self._held:
+            passed.append(tensor)
+            link = self._chains.link.get(tensor)
             if link is None:
-                self._held[at] = 1.0
+                self._held[tensor] = 1.0
             else:
-                at = link.result
-        for at in reversed(passed):
-            link = self._chains.link.get(at)
+                tensor = link.result
+        for tensor in reversed(passed):
+            link = self._chains.link.get(tensor)
             if link is not None:
-                self._held[at] = self._held[link.result] * self._scale(at, link)
+                self._held[tensor] = self._held[link.result] * self._scale(tensor, link)
         return self._chains.size(x) / self._held[x]
 
     def _scale(self, x: Output, link: Link) -> float:
@@ -141,31 +145,33 @@ class _Search:
         return min(1.0, inner / outer) if inner > 0 and 0 < outer < math.inf else 1.0
 
     def _peak(self, name: str) -> float:
-        x = self._between(self._layers[name])[0]
+        x = self._extreme_layers(self._layers[name])[0]
         return 0.0 if x is None else self._free(x)
 
     def _least(self, name: str) -> float:
-        x = self._between(self._layers[name])[1]
+        x = self._extreme_layers(self._layers[name])[1]
         return math.inf if x is None else self._free(x)
 
-    def _between(self, x: Output) -> tuple[Output | None, Output | None]:
+    def _extreme_layers(self, x: Output) -> tuple[Output | None, Output | None]:
         """The layers with the largest and the smallest gradient on the way from a layer to ys."""
         passed = []
-        at: Output | None = x
-        while at is not None and at not in self._extremes:
-            passed.append(at)
-            link = self._chains.link.get(at)
-            at = None if link is None else link.result
-        found: tuple[Output | None, Output | None] = (None, None) if at is None else self._extremes[at]
-        for at in reversed(passed):
-            size = self._free(at)
-            if at in self._first and 0 < size < math.inf:
-                peak, least = found
-                found = (
-                    at if peak is None or size > self._free(peak) else peak,
-                    at if least is None or size < self._free(least) else least,
+        tensor: Output | None = x
+        while tensor is not None and tensor not in self._extremes:
+            passed.append(tensor)
+            link = self._chains.link.get(tensor)
+            tensor = None if link is None else link.result
+        extremes: tuple[Output | None, Output | None] = (
+            (None, None) if tensor is None else self._extremes[tensor]
+        )
+        for tensor in reversed(passed):
+            size = self._free(tensor)
+            if tensor in self._first and 0 < size < math.inf:
+                peak, least = extremes
+                extremes = (
+                    tensor if peak is None or size > self._free(peak) else peak,
+                    tensor if least is None or size < self._free(least) else least,
                 )
-            self._extremes[at] = found
+            self._extremes[tensor] = extremes
         return self._extremes[x]
 
     # --------------------------------------------------------------------- where all of it ends at once
@@ -188,28 +194,30 @@ class _Search:
 
     def _frontier(self, x: Output, kind: str) -> Collection[Link]:
         """The operations that take something good and pass on nothing, or no numbers, towards a tensor."""
-        known = self._frontiers.setdefault(kind, {})
+        by_tensor = self._frontiers.setdefault(kind, {})
         stack = [x]
         while stack:
-            at = stack[-1]
-            links = self._chains.users.get(at, ())
+            tensor = stack[-1]
+            links = self._chains.users.get(tensor, ())
             behind = [link.result for link in links if not self._is_good(link.result, kind)]
-            missing = [y for y in behind if y not in known]
+            missing = [y for y in behind if y not in by_tensor]
             if missing:
                 stack += missing
                 continue
             stack.pop()
-            found = [known[y] for y in behind]
+            frontiers = [by_tensor[y] for y in behind]
             # Of what was not measured, nothing is known: it may be good, too.
-            measured = at is x or self._chains.known(at) is not None
+            measured = tensor is x or self._chains.known(tensor) is not None
             ending = [link for link in links if measured and self._is_good(link.result, kind)]
-            alone = found[0] if len(found) == 1 and not ending else None  # Along a chain, they share one.
-            known[at] = (
-                dict.fromkeys([*ending, *(link for some in found for link in some)])
+            alone = (
+                frontiers[0] if len(frontiers) == 1 and not ending else None
+            )  # Along a chain, they share one.
+            by_tensor[tensor] = (
+                dict.fromkeys([*ending, *(link for some in frontiers for link in some)])
                 if alone is None
                 else alone
             )
-        return known[x]
+        return by_tensor[x]
 
     def _is_good(self, x: Output, kind: str) -> bool:
         """Whether something arrives at a tensor, or numbers do."""
@@ -223,12 +231,12 @@ class _Search:
         ]
 
     def _breaks(self, links: Sequence[Link]) -> list[Cause]:
-        told = "makes it NaN or infinite"
-        sizes = {name: one.parameter_norm for name, one in self._measured.of.items()}
+        effect = "makes it NaN or infinite"
+        sizes = {name: magnitude.parameter_norm for name, magnitude in self._measured.of.items()}
         broken = [name for name, norm in sizes.items() if norm is not None and not math.isfinite(norm)]
         why = f"; {some(broken, 2)} {'is' if len(broken) == 1 else 'are'} so already" if broken else ""
         return [
-            self._hook(ops, told) or self._cause(ops, f"{name_of(ops[0])} {told}{why}")
+            self._hook(ops, effect) or self._cause(ops, f"{name_of(ops[0])} {effect}{why}")
             for ops in self._by_line(links)
         ]
 
@@ -239,11 +247,11 @@ class _Search:
             lines.setdefault((self._where(op), name_of(op)), {})[op] = None
         return [tuple(ops) for ops in lines.values()]
 
-    def _hook(self, ops: Sequence[Operation], does: str) -> Cause | None:
+    def _hook(self, ops: Sequence[Operation], effect: str) -> Cause | None:
         """The hooks through which what some operations pass on goes; None if there are none."""
         hooks = self._measured.hooks
-        found = tuple(dict.fromkeys([hooks[x] for op in ops for x in op.inputs if x in hooks]))
-        return self._cause(found, f"a hook {does}, unless {name_of(ops[0])} does") if found else None
+        passing = tuple(dict.fromkeys([hooks[x] for op in ops for x in op.inputs if x in hooks]))
+        return self._cause(passing, f"a hook {effect}, unless {name_of(ops[0])} does") if passing else None
 
     def _cause(self, ops: Sequence[Operation], reason: str) -> Cause:
         """A cause, with the user's own operations."""
@@ -252,19 +260,19 @@ class _Search:
 
     def _factors(self, ops: Sequence[Operation]) -> dict[Operation, str]:
         """For operations that multiply by a tensor asked about that is 0, what is told of it."""
-        told = {}
-        for name, one in self._measured.of.items():
-            if one.parameter_norm == 0.0 and one.elements:
-                trained = "" if one.is_zero else " until the first step changes that"
-                told[self._measured.xs[name]] = f"{name}, which is 0{trained}"
-        return {op: told[x] for op in ops for x in factors(op) if x in told}
+        zeros = {}
+        for name, magnitude in self._measured.of.items():
+            if magnitude.parameter_norm == 0.0 and magnitude.elements:
+                trained = "" if magnitude.is_zero else " until the first step changes that"
+                zeros[self._measured.xs[name]] = f"{name}, which is 0{trained}"
+        return {op: zeros[x] for op in ops for x in factors(op) if x in zeros}
 
     # ------------------------------------------------------------------------ where it changes gradually
 
     def _fades_out(self, name: str) -> bool:
         """Whether a gradient is 0 because what arrives is too small for a number, and not by an operation."""
         links = self._frontier(self._measured.xs[name], ZERO)
-        peaks = [(link.result, self._between(link.result)[0]) for link in links]
+        peaks = [(link.result, self._extreme_layers(link.result)[0]) for link in links]
         return bool(links) and all(
             peak is not None and self._free(x) <= VANISHED * self._free(peak) for x, peak in peaks
         )
@@ -273,21 +281,21 @@ class _Search:
         """Troubles of tensors whose gradients vanish or explode, by the layer that they are compared with."""
         groups: dict[Output, list[str]] = {}
         for name in names:
-            base = self._between(self._layers[name])[side]
+            base = self._extreme_layers(self._layers[name])[side]
             if base is not None:
                 groups.setdefault(base, []).append(name)
-        found = []
-        grows, of = kind == EXPLODING, self._measured.of
+        troubles = []
+        grows, magnitudes = kind == EXPLODING, self._measured.of
         sign = -1 if grows else 1
         for base, keys in groups.items():
             start = self._largest_at(base)
-            end = min(keys, key=lambda name: (sign * self._size(name), -of[name].norm))
-            own = of[start].norm, of[end].norm
+            end = min(keys, key=lambda name: (sign * self._size(name), -magnitudes[name].norm))
+            own = magnitudes[start].norm, magnitudes[end].norm
             at_layers = not (own[1] > own[0] * TOLD if grows else own[1] * TOLD < own[0])
             first, last = (self._free(base), self._size(end)) if at_layers else own
             causes = tuple(self._causes(self._measured.xs[end], base, grows))
-            found.append(Trouble(kind, tuple(keys), causes, (start, first), (end, last), at_layers))
-        return found
+            troubles.append(Trouble(kind, tuple(keys), causes, (start, first), (end, last), at_layers))
+        return troubles
 
     def _largest_at(self, layer: Output) -> str:
         """The tensor with the largest gradient at a layer; of a product and a bias that is added, at both."""
@@ -308,8 +316,8 @@ class _Search:
         """
         layer, _ = self._chains.layer(x)
         lines: dict[Any, tuple[list[Operation], list[float]]] = {}
-        for at, (op, result) in self._chains.walk(x):
-            inner, outer = self._chains.size(at), self._chains.size(result)
+        for tensor, (op, result) in self._chains.walk(x):
+            inner, outer = self._chains.size(tensor), self._chains.size(result)
             if result is not layer and inner > 0 and 0 < outer < math.inf:
                 ops, changes = lines.setdefault((self._where(op), name_of(op)), ([], []))
                 ops.append(op)
@@ -326,7 +334,7 @@ class _Search:
 
     def _all_tiny(self, names: Sequence[str]) -> Trouble:
         """All gradients together are too small."""
-        of = self._measured.of
-        largest = max(names, key=lambda name: of[name].norm)
+        magnitudes = self._measured.of
+        largest = max(names, key=lambda name: magnitudes[name].norm)
         causes = self._causes(self._measured.xs[largest], None, False)
-        return Trouble(VANISHING, tuple(names), tuple(causes), None, (largest, of[largest].norm))
+        return Trouble(VANISHING, tuple(names), tuple(causes), None, (largest, magnitudes[largest].norm))

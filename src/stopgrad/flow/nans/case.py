@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.flow.nans.run import Made, NumpyArray
+from stopgrad.flow.nans.run import Event, NumpyArray
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.arithmetic import AddV2, Mul, RealDiv, Square, Sub
@@ -25,25 +25,25 @@ FAR = 8
 
 def neighbours(op: Operation, users: Mapping[Output, Sequence[Operation]]) -> frozenset[Operation]:
     """The operations whose values a pattern around *op* may need."""
-    found: dict[Operation, None] = {}
+    nearby: dict[Operation, None] = {}
     for start in forwards(op):
         ahead = [start]
         for _ in range(FAR):
-            ahead = [user for one in ahead for y in one.outputs for user in users.get(y, ())][:FAR]
-            found.update(dict.fromkeys(ahead))
-        behind = [start, *found]
+            ahead = [user for near in ahead for y in near.outputs for user in users.get(y, ())][:FAR]
+            nearby.update(dict.fromkeys(ahead))
+        behind = [start, *nearby]
         for _ in range(FAR):
-            found.update(dict.fromkeys(behind))
-            behind = [*dict.fromkeys(x.op for one in behind for x in one.inputs if x.op not in found)]
-    return frozenset(found)
+            nearby.update(dict.fromkeys(behind))
+            behind = [*dict.fromkeys(x.op for near in behind for x in near.inputs if x.op not in nearby)]
+    return frozenset(nearby)
 
 
 def forwards(op: Operation) -> Iterator[Operation]:
     """An operation, its forward operation, and so on to the user's own."""
-    found: Operation | None = op
-    while found is not None:
-        yield found
-        found = found.origin
+    current: Operation | None = op
+    while current is not None:
+        yield current
+        current = current.origin
 
 
 class Case:
@@ -65,15 +65,15 @@ class Case:
 
     def __init__(
         self,
-        made: Made,
+        event: Event,
         seen: Mapping[Operation, tuple[list[Any], list[Any]]],
         users: Mapping[Output, Sequence[Operation]],
         only_backward: bool,
     ) -> None:
-        self.made = made
-        self.op = made.operation
+        self.event = event
+        self.op = event.operation
         self.base = list(forwards(self.op))[-1]
-        self.index = made.index
+        self.index = event.index
         self.only_backward = only_backward
         self.seen, self._users = seen, users
 
@@ -101,10 +101,10 @@ class Case:
         index = index[len(index) - array.ndim :]
         if any(i >= n and n != 1 for i, n in zip(index, array.shape, strict=True)):
             return np.nan
-        found = array[tuple([0 if n == 1 else i for i, n in zip(index, array.shape, strict=True)])]
+        element = array[tuple([0 if n == 1 else i for i, n in zip(index, array.shape, strict=True)])]
         if array.dtype.kind == "c":
-            return np.nan if found.imag else found.real
-        return found
+            return np.nan if element.imag else element.real
+        return element
 
     def operand(self, i: int) -> Any:
         """The value of an operand of the user's operation at the bad element."""
@@ -122,7 +122,7 @@ class Case:
 
 def order_of(op: Operation) -> int:
     """The number of differentiations between an operation and the user's own."""
-    return sum(1 for one in forwards(op) if one.origin is not None and not _is_again(one))
+    return sum(1 for step in forwards(op) if step.origin is not None and not _is_again(step))
 
 
 def _is_again(op: Operation) -> bool:

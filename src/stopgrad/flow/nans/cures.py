@@ -72,8 +72,8 @@ from stopgrad.ops.structural.sources import Const
 
 def _limit(x: Output) -> str:
     """The largest number of a dtype, as text."""
-    known = {"float16": "65504", "bfloat16": "3.4e38", "float32": "3.4e38", "float64": "1.8e308"}
-    return known.get(x.dtype.name, "the largest there is")
+    limits = {"float16": "65504", "bfloat16": "3.4e38", "float32": "3.4e38", "float64": "1.8e308"}
+    return limits.get(x.dtype.name, "the largest there is")
 
 
 # --------------------------------------------------------------------------- the branch not taken
@@ -84,15 +84,15 @@ def _branch_not_taken(case: Case) -> str | None:
     if not case.in_gradient and not case.only_backward:
         return None
     for inner in forwards(case.op):
-        found = choice_behind(case, inner)
-        if found is not None:
-            line = f" ({_line(found)})"
+        choice = choice_behind(case, inner)
+        if choice is not None:
+            line = f" ({_line(choice)})"
             name = _WRITTEN.get(inner.type, inner.type)
             return (
                 f"the where{line} takes its other branch here, but the gradient runs through {name} all the "
                 f"same, where it is 0 times an infinity, a NaN. Make the operand of {name} safe before it, "
                 "too (the double where): safe = sg.where(condition, x, 1.0); sg.where(condition, "
-                f"{_shown(inner)}, other)"
+                f"{_example(inner)}, other)"
             )
     return None
 
@@ -100,7 +100,7 @@ def _branch_not_taken(case: Case) -> str | None:
 _WRITTEN = {"RealDiv": "the division", "Pow": "the power", "VectorNorm": "the norm"}
 
 
-def _shown(inner: Operation) -> str:
+def _example(inner: Operation) -> str:
     if inner.definition is RealDiv:
         return "y / safe"
     if inner.definition is Pow:
@@ -336,9 +336,9 @@ GENERAL: tuple[Pattern, ...] = (
 
 def cure_of(case: Case) -> tuple[str, str] | None:
     """The name of the pattern that an event matches, and its cure; None if none matches."""
-    found = _branch_not_taken(case)
-    if found is not None:
-        return "branch not taken", found
+    cure = _branch_not_taken(case)
+    if cure is not None:
+        return "branch not taken", cure
     return _patterned(case, PATTERNS) or _own(case) or _patterned(case, GENERAL)
 
 

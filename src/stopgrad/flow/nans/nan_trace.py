@@ -184,14 +184,14 @@ class NanTrace(FlowReport):
             for site in self.then:
                 yield Section(_line("Then"), list(_site_parts(site, cures=self.first.cure is None)))
             if self.others:
-                some = listed([f"{site.name}{_of(site.location, ' ({})')}" for site in self.others])
+                some = listed([f"{site.name}{_at_line(site.location, ' ({})')}" for site in self.others])
                 yield Section(_line(f"Others that reach results by themselves: {some}."))
         if self.harmless:
             some = counted(self.harmless, "operation")
             yield _line(f"{some} made NaNs or infinities of which nothing arrives.")
         for note in self.notes:
-            told = f"Note: {note.operation.type} {note.message}, at {list(note.index)}."
-            yield Section(_line(told), list(_quoted(note.location)))
+            text = f"Note: {note.operation.type} {note.message}, at {list(note.index)}."
+            yield Section(_line(text), list(_quoted(note.location)))
 
     def _notices(self) -> Iterator[Notice]:
         """Where NaNs and infinities are made: the first as an error, what follows as warnings."""
@@ -228,13 +228,13 @@ def _site_parts(site: NanSite, cures: bool = True) -> Iterator[Part]:
         yield _line(f"{again}for the gradient{times} of {_shown_as(site.origin, site.origin_name)}", indent=2)
     for op, step in site.around:
         which = f"in step {step} of" if step is not None else "inside"
-        yield Paragraph(f"{which} {op.definition.called(op)}{_of(op.location, ', {}')}", indent=2)
+        yield Paragraph(f"{which} {op.definition.called(op)}{_at_line(op.location, ', {}')}", indent=2)
     if site.source != "argument":
         yield from _quoted(site.location)
     if site.inputs:
         yield _table(site.inputs)
     if site.cause is not None:
-        whose = f"a constant's{_of(site.cause.location, ', of {}')}"
+        whose = f"a constant's{_at_line(site.cause.location, ', of {}')}"
         yield _line(f"The infinity is {whose}.", indent=2)
     if site.cure is not None and cures:
         yield Paragraph(("Cure:", STRONG), f" {site.cure}.", hang=6)
@@ -243,9 +243,9 @@ def _site_parts(site: NanSite, cures: bool = True) -> Iterator[Part]:
 def _table(inputs: Sequence[NanInput]) -> Table:
     rows = []
     for x in inputs:
-        span = "empty" if x.min is None and not x.has_nan else f"{_shown(x.min)} .. {_shown(x.max)}"
+        span = "empty" if x.min is None and not x.has_nan else f"{_figure(x.min)} .. {_figure(x.max)}"
         held = [name for name, has in (("NaN", x.has_nan), ("inf", x.has_inf)) if has]
-        here = "" if x.value is None else f"here {_shown(x.value)}"
+        here = "" if x.value is None else f"here {_figure(x.value)}"
         kind = f"{x.dtype}{list(x.shape) if x.shape else ''}"
         rows.append([x.operand, x.label, kind, span, here, f"has {' and '.join(held)}" if held else ""])
     return Table(rows, "<<<<<<", shrinks=1, indent=2)
@@ -258,10 +258,10 @@ def _quoted(location: Location | None) -> Iterator[Part]:
         yield Excerpt([location])
 
 
-def _of(location: Location | None, form: str) -> str:
+def _at_line(location: Location | None, form: str) -> str:
     """A line within a sentence; empty if it is not known."""
     return "" if location is None else form.format(in_short(location))
 
 
-def _shown(x: object) -> str:
+def _figure(x: object) -> str:
     return "-" if x is None else f"{x:.4g}"

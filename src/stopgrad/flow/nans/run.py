@@ -1,7 +1,7 @@
 """Runs a graph with NumPy and follows each NaN and infinity from the operation that makes it.
 
 An array that holds some is accompanied by an array of marks: for each element the event that made it
-(:class:`Made`), and 0 for finite ones. An array without marks is all finite, so that healthy parts cost only
+(:class:`Event`), and 0 for finite ones. An array without marks is all finite, so that healthy parts cost only
 a check of each result. Of two marks, the smaller belongs to the event whose story began earlier.
 """
 
@@ -26,7 +26,7 @@ NumpyArray: TypeAlias = "np.ndarray[Any, Any]"
 
 
 @dataclass(frozen=True)
-class Made:
+class Event:
     """An event: an operation made NaNs or infinities, in one output, from operands without any.
 
     Attributes:
@@ -101,17 +101,17 @@ class _Loop:
         self.index, self.by = (length - 1, -1) if backwards else (0, 1)
         self.stacked: dict[int, NumpyArray] = {}
 
-    def stack(self, made: list[Any], first: int) -> None:
+    def stack(self, outputs: list[Any], first: int) -> None:
         """Keep the marks of what a step stacks, which are its outputs from *first* on.
 
         The loop gets the plain arrays, and stacks them.
         """
-        for k in range(first, len(made)):
-            if type(made[k]) is Marked:
-                value, marks = made[k].value, made[k].marks
+        for k in range(first, len(outputs)):
+            if type(outputs[k]) is Marked:
+                value, marks = outputs[k].value, outputs[k].marks
                 if k not in self.stacked:
                     self.stacked[k] = np.zeros((self._length, *marks.shape), np.int64)
-                self.stacked[k][self.index], made[k] = marks, value
+                self.stacked[k][self.index], outputs[k] = marks, value
 
 
 class Follower(Observer):
@@ -137,7 +137,7 @@ class Follower(Observer):
         watched: frozenset[Operation] = frozenset(),
         steps: tuple[int, ...] = (),
     ) -> None:
-        self.made: list[Made] = []
+        self.events: list[Event] = []
         self.beside: dict[int, list[frozenset[int]]] = {}
         self.unsound: dict[Operation, tuple[str, tuple[int, ...]]] = {}
         self.seen: dict[Operation, tuple[list[Any], list[Any]]] = {}
@@ -155,13 +155,13 @@ class Follower(Observer):
     def _run(
         self, outputs: Sequence[Output], feeds: Mapping[Output, NumpyArray]
     ) -> list[tuple[NumpyArray, NumpyArray | None]]:
-        given = []
+        arguments = []
         for x, array in feeds.items():
-            given.append(self._checked(x, array))
+            arguments.append(self._checked(x, array))
             if x.op in self._watched:
                 self.seen.setdefault(x.op, ([], [array]))
-        made = program(list(feeds), outputs, _BACKEND, observer=self)(given)
-        return [(y.value, y.marks) if type(y) is Marked else (y, None) for y in made]
+        results = program(list(feeds), outputs, _BACKEND, observer=self)(arguments)
+        return [(y.value, y.marks) if type(y) is Marked else (y, None) for y in results]
 
     def _checked(self, x: Output, array: NumpyArray) -> NumpyArray | Marked:
         if not _may_hold(x) or np.isfinite(array).all():
@@ -187,38 +187,38 @@ class Follower(Observer):
         unsound = op.definition.unsound
         isfinite, asarray = np.isfinite, np.asarray
 
-        def step(*given: object) -> Sequence[Any]:
-            arrays: Sequence[Any] = given
+        def step(*operands: object) -> Sequence[Any]:
+            arrays: Sequence[Any] = operands
             marked = False
-            for x in given:
+            for x in operands:
                 if type(x) is Marked:
-                    arrays = [x.value if type(x) is Marked else x for x in given]
+                    arrays = [x.value if type(x) is Marked else x for x in operands]
                     marked = True
                     break
-            made = function(*arrays)
+            results = function(*arrays)
             if unsound is not None:
                 self._note(op, unsound, arrays)
             if single:
-                y = asarray(made[0], dtype)
+                y = asarray(results[0], dtype)
                 if not looks or isfinite(y).all():
                     return (y,)
                 ys = [y]
             else:
-                ys = [asarray(y, dtype) for y, dtype in zip(made, dtypes, strict=True)]
-            found: list[Any] = []
+                ys = [asarray(y, dtype) for y, dtype in zip(results, dtypes, strict=True)]
+            checked: list[Any] = []
             moved = None
             for y, output, may in zip(ys, op.outputs, floating, strict=True):
                 if not may or isfinite(y).all():
-                    found.append(y)
+                    checked.append(y)
                     continue
                 if marked and moved is None:
-                    moved = _moved(op, function, given) if op.definition.moves else ()
-                sources = _sources(op, output, y, given, arrays, moved) if marked else (_NONE, _NONE)
+                    moved = _moved(op, function, operands) if op.definition.moves else ()
+                sources = _sources(op, output, y, operands, arrays, moved) if marked else (_NONE, _NONE)
                 marks = self._marks(output, y, *sources)
                 if marked and not moved:
-                    self._join(op, given, marks)
-                found.append(Marked(y, marks))
-            return found
+                    self._join(op, operands, marks)
+                checked.append(Marked(y, marks))
+            return checked
 
         return step
 
@@ -233,31 +233,31 @@ class Follower(Observer):
             nans, infs = (np.broadcast_to(np.asarray(m, np.int64), y.shape) for m in (from_nan, from_inf))
             # A NaN comes from NaNs, if there are any; an infinity from infinities.
             self._hand_on(marks, nan, nans)
-            self._turned(output, nan & (marks == 0) & (infs != _NONE), marks, infs)
+            self._mark_turned(output, nan & (marks == 0) & (infs != _NONE), marks, infs)
             self._hand_on(marks, inf, infs)
             self._hand_on(marks, inf, nans)
-        self._made(output, "nan", nan & (marks == 0), marks)
-        self._made(output, "inf", inf & (marks == 0), marks)
+        self._mark_new(output, "nan", nan & (marks == 0), marks)
+        self._mark_new(output, "inf", inf & (marks == 0), marks)
         return marks
 
     @staticmethod
     def _hand_on(marks: NumpyArray, where: NumpyArray, sources: NumpyArray) -> None:
         """Give elements without a mark those of the elements from which they were computed."""
-        found = where & (marks == 0) & (sources != _NONE)
-        marks[found] = sources[found]
+        unmarked = where & (marks == 0) & (sources != _NONE)
+        marks[unmarked] = sources[unmarked]
 
-    def _turned(self, output: Output, where: NumpyArray, marks: NumpyArray, sources: NumpyArray) -> None:
+    def _mark_turned(self, output: Output, where: NumpyArray, marks: NumpyArray, sources: NumpyArray) -> None:
         """Events that turned infinities into NaNs: one for each event that made the infinities."""
         if where.any():
             places = np.flatnonzero(where)
             parents, firsts, which, counts = np.unique(
                 sources[where], return_index=True, return_inverse=True, return_counts=True
             )
-            given = zip(parents.tolist(), places[firsts].tolist(), counts.tolist(), strict=True)
-            made = [self._mark(output, "nan", i, where.shape, n, number(mark)) for mark, i, n in given]
-            marks[where] = np.array(made, np.int64)[which.reshape(-1)]
+            turned = zip(parents.tolist(), places[firsts].tolist(), counts.tolist(), strict=True)
+            new_marks = [self._mark(output, "nan", i, where.shape, n, number(mark)) for mark, i, n in turned]
+            marks[where] = np.array(new_marks, np.int64)[which.reshape(-1)]
 
-    def _made(self, output: Output, kind: str, where: NumpyArray, marks: NumpyArray) -> None:
+    def _mark_new(self, output: Output, kind: str, where: NumpyArray, marks: NumpyArray) -> None:
         """An event that made NaNs or infinities from finite numbers."""
         if where.any():
             first, count = int(np.argmax(where)), int(np.count_nonzero(where))
@@ -268,29 +268,29 @@ class Follower(Observer):
     ) -> int:
         """The mark of a new event, whose first element is at this position."""
         index = tuple([int(i) for i in np.unravel_index(first, shape)])
-        self.made.append(Made(output.op, kind, output.index, index, count, parent, tuple(self._around)))
-        n = begins = len(self.made)
+        self.events.append(Event(output.op, kind, output.index, index, count, parent, tuple(self._around)))
+        n = begins = len(self.events)
         if output.op.definition is Const and kind == "inf":
             begins = _DELIBERATE
-        elif parent and self.made[parent - 1].operation.definition is not Const:
+        elif parent and self.events[parent - 1].operation.definition is not Const:
             begins = parent
         return begins << _BITS | n
 
-    def _join(self, op: Operation, given: Sequence[Any], marks: NumpyArray) -> None:
+    def _join(self, op: Operation, operands: Sequence[Any], marks: NumpyArray) -> None:
         """Record the events that went into a result besides those of its marks."""
         bad = marks != 0
-        into: set[int] = set()
-        for x in given:
+        causes: set[int] = set()
+        for x in operands:
             if type(x) is Marked:
                 aligned = op.definition.elementwise
-                into.update(
+                causes.update(
                     np.unique(np.broadcast_to(x.marks, bad.shape)[bad] if aligned else x.marks).tolist()
                 )
-        told = np.unique(marks[bad]).tolist()
-        into.difference_update(told, (0,))
-        if into:
-            group = frozenset(map(number, into))
-            for n in told:
+        own = np.unique(marks[bad]).tolist()
+        causes.difference_update(own, (0,))
+        if causes:
+            group = frozenset(map(number, causes))
+            for n in own:
                 self.beside.setdefault(number(n), []).append(group)
 
     def _note(self, op: Operation, unsound: Unsound, arrays: Sequence[Any]) -> None:
@@ -304,15 +304,17 @@ class Follower(Observer):
 
     def _with_bodies(self, op: Operation, function: Step) -> Step:
         """A loop or branch, whose bodies run step by step."""
-        known = dict(zip(op.definition.attributes, op.definition.sized(op.values, self.sizes), strict=True))
-        length, backwards = known.get("length", 0), known.get("reverse", False)
+        attributes = dict(
+            zip(op.definition.attributes, op.definition.sized(op.values, self.sizes), strict=True)
+        )
+        length, backwards = attributes.get("length", 0), attributes.get("reverse", False)
 
-        def step(*given: object) -> Sequence[Any]:
+        def step(*operands: object) -> Sequence[Any]:
             loop = self._loops[op] = _Loop(length, backwards)
-            made = list(function(*given))
+            results = list(function(*operands))
             for k, marks in loop.stacked.items():
-                made[k] = Marked(np.asarray(made[k]), marks)
-            return made
+                results[k] = Marked(np.asarray(results[k]), marks)
+            return results
 
         return step
 
@@ -326,25 +328,25 @@ class Follower(Observer):
         def entered(arrays: Sequence[Any]) -> list[Any]:
             loop = self._loops[op]
             self._around.append((op, loop.index if is_loop else None))
-            made = run(arrays)
+            results = run(arrays)
             self._around.pop()
             if first is not None:
-                loop.stack(made, first)
+                loop.stack(results, first)
             if is_step:
                 loop.index += loop.by
-            return made
+            return results
 
         return entered
 
     def _recorded(self, op: Operation, step: Step) -> Step:
         """The same step, which also keeps its operands and results in the watched steps of loops."""
 
-        def recorded(*given: object) -> Sequence[Any]:
-            made = step(*given)
+        def recorded(*operands: object) -> Sequence[Any]:
+            results = step(*operands)
             steps = tuple([n for _, n in self._around if n is not None])
             if steps == self._steps[: len(steps)] and op not in self.seen:
-                self.seen[op] = [_value(x) for x in given], [_value(y) for y in made]
-            return made
+                self.seen[op] = [_value(x) for x in operands], [_value(y) for y in results]
+            return results
 
         return recorded
 
@@ -365,11 +367,11 @@ def _marks_of(x: object, array: NumpyArray) -> NumpyArray:
     return marks
 
 
-def _moved(op: Operation, function: Step, given: Sequence[Any]) -> Sequence[Any]:
+def _moved(op: Operation, function: Step, operands: Sequence[Any]) -> Sequence[Any]:
     """The marks, moved by an operation that moves elements."""
     arrays = [
         _marks_of(x, _value(x)) if _may_hold(operand) else x
-        for x, operand in zip(given, op.inputs, strict=True)
+        for x, operand in zip(operands, op.inputs, strict=True)
     ]
     return list(function(*arrays))
 
@@ -378,7 +380,7 @@ def _sources(
     op: Operation,
     output: Output,
     y: NumpyArray,
-    given: Sequence[Any],
+    operands: Sequence[Any],
     arrays: Sequence[Any],
     moved: Sequence[Any] | None,
 ) -> tuple[Any, Any]:
@@ -386,11 +388,11 @@ def _sources(
     if moved:
         marks = np.asarray(moved[output.index])
         if marks.shape == y.shape and marks.dtype.kind == "i":
-            found = np.where(marks == 0, _NONE, marks)
-            return found, found
+            first = np.where(marks == 0, _NONE, marks)
+            return first, first
     nans: Any = _NONE
     infs: Any = _NONE
-    for x, array in zip(given, arrays, strict=True):
+    for x, array in zip(operands, arrays, strict=True):
         if type(x) is Marked:
             nan = np.isnan(array)
             here = np.where(nan, x.marks, _NONE), np.where(~nan & (x.marks != 0), x.marks, _NONE)

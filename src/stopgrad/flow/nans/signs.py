@@ -72,16 +72,16 @@ def used_by(*steps: Callable[[Operation], bool]) -> Sign:
 def _is_used(case: Case, steps: Sequence[Callable[[Operation], bool]]) -> bool:
     ahead = list(case.base.outputs)
     for step in steps:
-        found: list[Operation] = []
+        matches: list[Operation] = []
         for _ in range(3):
             users = [user for x in ahead for user in case.users(x)]
-            found = [user for user in users if step(user)]
-            if found:
+            matches = [user for user in users if step(user)]
+            if matches:
                 break
             ahead = [y for user in users for y in user.outputs if moved_from(y) is not None]
-        if not found:
+        if not matches:
             return False
-        ahead = [y for op in found for y in op.outputs]
+        ahead = [y for op in matches for y in op.outputs]
     return True
 
 
@@ -135,8 +135,8 @@ def row_of(case: Case, x: Output) -> NumpyArray | None:
         where = tuple([0 if a in axes else next(rest) for a in range(array.ndim)])
     else:
         return None
-    found: NumpyArray = array[tuple([slice(None) if a in axes else i for a, i in enumerate(where)])]
-    return found
+    row: NumpyArray = array[tuple([slice(None) if a in axes else i for a, i in enumerate(where)])]
+    return row
 
 
 def all_masked(case: Case) -> bool:
@@ -162,8 +162,8 @@ def ends_in_logsumexp(case: Case) -> bool:
     for _ in range(4):
         users = [user for x in ahead for user in case.users(x)]
         for user in users:
-            made = case.value(user.outputs[0]) if user.definition is LogSumExp else None
-            if made is not None and np.isneginf(made.astype(np.float64)).any():
+            value = case.value(user.outputs[0]) if user.definition is LogSumExp else None
+            if value is not None and np.isneginf(value.astype(np.float64)).any():
                 return True
         ahead = [y for user in users for y in user.outputs]
     return False
@@ -174,8 +174,8 @@ def matrix_of(case: Case) -> NumpyArray | None:
     array = case.value(case.base.inputs[0])
     if array is None or array.ndim < 2 or len(case.index) < array.ndim - 2:
         return None
-    found: NumpyArray = array[case.index[: array.ndim - 2]]
-    return found.astype(np.complex128) if found.dtype.kind == "c" else found.astype(np.float64)
+    matrix: NumpyArray = array[case.index[: array.ndim - 2]]
+    return matrix.astype(np.complex128) if matrix.dtype.kind == "c" else matrix.astype(np.float64)
 
 
 def is_singular(case: Case) -> bool:
@@ -216,7 +216,7 @@ def overflows(case: Case) -> bool:
     """Whether the result would be finite in float64."""
     op, seen = case.op, case.seen.get(case.op)
     x = op.outputs[0]
-    if case.made.kind != "inf" or seen is None or x.dtype.name not in ("float16", "bfloat16", "float32"):
+    if case.event.kind != "inf" or seen is None or x.dtype.name not in ("float16", "bfloat16", "float32"):
         return False
     if op.definition is Cast:
         return bool(np.isfinite(seen[0][0][case.index]))
@@ -228,11 +228,11 @@ def overflows(case: Case) -> bool:
     if not all(np.isfinite(a).all() for a, t in zip(wide, op.inputs, strict=True) if t.dtype.is_floating):
         return False
     try:
-        made = evaluate(op.definition, wide, op.values)
+        result = evaluate(op.definition, wide, op.values)
     except StopgradError:  # Sizes that are known only when the graph runs.
         return False
-    same = np.shape(made) == np.shape(seen[1][0])
-    return same and bool(np.isfinite(np.asarray(made)[case.index]))
+    same = np.shape(result) == np.shape(seen[1][0])
+    return same and bool(np.isfinite(np.asarray(result)[case.index]))
 
 
 def is_narrow(case: Case) -> bool:
@@ -243,4 +243,4 @@ def is_narrow(case: Case) -> bool:
 def explodes(case: Case) -> bool:
     """Whether a positive finite operand gave an infinity."""
     x = float(np.real(case.operand(0)))
-    return case.made.kind == "inf" and bool(np.isfinite(x) and x > 0)
+    return case.event.kind == "inf" and bool(np.isfinite(x) and x > 0)

@@ -15,7 +15,7 @@ from stopgrad.flow.fed import fed_to
 from stopgrad.flow.nans.case import Case, forwards, neighbours, order_of
 from stopgrad.flow.nans.cures import cure_of
 from stopgrad.flow.nans.nan_trace import NanInput, NanNote, NanSite, NanTrace
-from stopgrad.flow.nans.run import Follower, Made, NumpyArray, number
+from stopgrad.flow.nans.run import Event, Follower, NumpyArray, number
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.graph.public import guarded
@@ -131,8 +131,10 @@ def _traced(
     operations = needed(results.outputs, set(feeds))
     check_sizes(operations, binding)
     follower = Follower(binding)
-    found = follower.run(results.outputs, feeds)
-    marks = [[] if m is None else [number(mark) for mark in np.unique(m).tolist() if mark] for _, m in found]
+    computed = follower.run(results.outputs, feeds)
+    marks = [
+        [] if m is None else [number(mark) for mark in np.unique(m).tolist() if mark] for _, m in computed
+    ]
     story = _Story(question, results, feeds, binding, operations, follower, marks)
     notes = [NanNote(op, message, index, op.location) for op, (message, index) in follower.unsound.items()]
     return replace(story.trace(), notes=tuple(notes), operations=sum(1 for _ in walk(operations)))
@@ -153,8 +155,8 @@ def _results(question: Asked, gradient: bool) -> _Results:
     if gradient and roots and xs:
         with question.graph.as_default():
             seeds = [ones_like(y) if y.dtype.is_complex else None for y in roots]
-            made = gradients(roots, list(xs.values()), seeds)
-        for key, g in zip(xs, made, strict=True):
+            derivatives = gradients(roots, list(xs.values()), seeds)
+        for key, g in zip(xs, derivatives, strict=True):
             if g is not None:
                 outputs.append(g)
                 names.append(f"the gradient of {label(key)}")
@@ -188,7 +190,7 @@ class _Story:
         marks: Sequence[Sequence[int]],
     ) -> None:
         self._question, self._results, self._feeds, self._binding = question, results, feeds, binding
-        self._operations, self._made, self._marks = operations, follower.made, marks
+        self._operations, self._events, self._marks = operations, follower.events, marks
         self._beside = follower.beside
         self._in_values = self._above(marks[: results.values])
         self._arriving = self._above(marks)
@@ -196,7 +198,7 @@ class _Story:
     def trace(self) -> NanTrace:
         """The report."""
         harmful = {self._event(n).operation for n in self._involved()}
-        harmless = len({one.operation for one in self._made} - harmful)
+        harmless = len({event.operation for event in self._events} - harmful)
         if not self._arriving:
             return NanTrace(None, harmless=harmless)
         # Events are numbered in their order.
@@ -206,8 +208,8 @@ class _Story:
         then = [n for n in sorted(self._arriving) if n != first and first in self._line(n)]
         then = self._one_each(then, {self._event(first).operation})
         # Failures in the gradient of an operation that is reported already are left out.
-        told = {one for n in (first, *then) for one in self._forwards(n)}
-        others = self._one_each([n for n in roots[1:] if told.isdisjoint(self._forwards(n))], told)
+        reported = {op for n in (first, *then) for op in self._forwards(n)}
+        others = self._one_each([n for n in roots[1:] if reported.isdisjoint(self._forwards(n))], reported)
         sites = self._sites([first, *then], others)
         return NanTrace(
             sites[0],
@@ -217,34 +219,34 @@ class _Story:
             harmless,
         )
 
-    def _event(self, n: int) -> Made:
-        return self._made[n - 1]
+    def _event(self, n: int) -> Event:
+        return self._events[n - 1]
 
     def _forwards(self, n: int) -> Iterator[Operation]:
         return forwards(self._event(n).operation)
 
     def _line(self, n: int) -> list[int]:
         """An event, and those from which its infinity came."""
-        found = [n]
-        while parent := self._event(found[-1]).parent:
-            found.append(parent)
-        return found
+        events = [n]
+        while parent := self._event(events[-1]).parent:
+            events.append(parent)
+        return events
 
     def _above(self, marks: Iterable[Sequence[int]]) -> set[int]:
         return {n for some in marks for mark in some for n in self._line(mark)}
 
     def _involved(self) -> set[int]:
         """All events of which something may have gone into what arrives."""
-        found, stack = set(self._arriving), list(self._arriving)
-        seen: set[int] = set()
+        involved, stack = set(self._arriving), list(self._arriving)
+        visited: set[int] = set()
         while stack:
             for group in self._beside.get(stack.pop(), ()):
-                if id(group) not in seen:  # Many events share one.
-                    seen.add(id(group))
-                    new = {n for other in group - found for n in self._line(other)} - found
-                    found |= new
+                if id(group) not in visited:  # Many events share one.
+                    visited.add(id(group))
+                    new = {n for other in group - involved for n in self._line(other)} - involved
+                    involved |= new
                     stack += new
-        return found
+        return involved
 
     def _root(self, n: int) -> int:
         """The event where the line of an event begins; for a constant's infinity, the one that turned it."""
@@ -253,17 +255,17 @@ class _Story:
 
     def _is_deliberate(self, n: int) -> bool:
         """Whether an event is a constant's infinity."""
-        made = self._event(n)
-        return made.operation.definition is Const and made.kind == "inf"
+        event = self._event(n)
+        return event.operation.definition is Const and event.kind == "inf"
 
-    def _one_each(self, events: Iterable[int], told: set[Operation]) -> list[int]:
+    def _one_each(self, events: Iterable[int], reported: set[Operation]) -> list[int]:
         """The first event of each operation that is not reported yet; not too many."""
-        found: dict[Operation, int] = {}
+        first: dict[Operation, int] = {}
         for n in events:
             op = self._event(n).operation
-            if op not in told:
-                found.setdefault(op, n)
-        return list(found.values())[:_FOLLOWED]
+            if op not in reported:
+                first.setdefault(op, n)
+        return list(first.values())[:_FOLLOWED]
 
     # --------------------------------------------------------------------------------------- sites
 
@@ -300,13 +302,13 @@ class _Story:
 
     def _users(self, operations: Iterable[Operation]) -> dict[Output, list[Operation]]:
         """The users of each tensor, in the graphs of these operations and their origins."""
-        graphs = {one.graph: None for op in operations for one in forwards(op)}
-        found: dict[Output, list[Operation]] = {}
+        graphs = {step.graph: None for op in operations for step in forwards(op)}
+        users: dict[Output, list[Operation]] = {}
         for graph in graphs:
             for op in self._operations if graph is self._question.graph else graph.operations:
                 for x in dict.fromkeys(op.inputs):
-                    found.setdefault(x, []).append(op)
-        return found
+                    users.setdefault(x, []).append(op)
+        return users
 
     def _site(
         self,
@@ -315,34 +317,34 @@ class _Story:
         users: Mapping[Output, Sequence[Operation]],
         cures: bool,
     ) -> NanSite:
-        made = self._event(n)
-        op = made.operation
+        event = self._event(n)
+        op = event.operation
         base = list(forwards(op))[-1]
         source = self._source(op)
-        found = cure_of(Case(made, seen, users, n not in self._in_values)) if cures else None
-        parent = made.parent
+        cure = cure_of(Case(event, seen, users, n not in self._in_values)) if cures else None
+        parent = event.parent
         cause = self._site(parent, seen, users, False) if parent and self._is_deliberate(parent) else None
-        steps = made.steps
-        inner = made.around[-1][1] if made.around else None
+        steps = event.steps
+        inner = event.around[-1][1] if event.around else None
         return NanSite(
             operation=op,
-            name=self._name(op.outputs[made.output]) if source else op.name,
+            name=self._name(op.outputs[event.output]) if source else op.name,
             where="forward" if op.origin is None else "gradient",
-            kind=made.kind,
-            index=made.index,
-            count=made.count,
-            inputs=tuple(self._inputs(made, seen)),
+            kind=event.kind,
+            index=event.index,
+            count=event.count,
+            inputs=tuple(self._inputs(event, seen)),
             location=op.location,
             origin=None if base is op else base,
             origin_name=None if base is op else base.name,
             origin_location=None if base is op else base.location,
             order=order_of(op),
             iteration=inner if inner is not None else (steps[-1] if steps else None),
-            around=made.around,
+            around=event.around,
             source=source,
             cause=cause,
-            pattern=found[0] if found else None,
-            cure=found[1] if found else None,
+            pattern=cure[0] if cure else None,
+            cure=cure[1] if cure else None,
         )
 
     def _source(self, op: Operation) -> str | None:
@@ -377,19 +379,19 @@ class _Story:
         return (self._results.labels.get(x) or (x.op.name if len(x.op.outputs) == 1 else x.name)) + part
 
     def _inputs(
-        self, made: Made, seen: Mapping[Operation, tuple[list[Any], list[Any]]]
+        self, event: Event, seen: Mapping[Operation, tuple[list[Any], list[Any]]]
     ) -> Iterable[NanInput]:
-        op = made.operation
+        op = event.operation
         if op not in seen:
             return
         arrays, results = seen[op]
-        shape = np.shape(results[made.output])
+        shape = np.shape(results[event.output])
         names = [*op.definition.operands]
         for i, (x, array) in enumerate(zip(op.inputs, arrays, strict=True)):
             operand = names[i] if i < len(names) else f"{op.definition.variadic}[{i - len(names)}]"
-            value = _element(array, shape, made.index)
+            value = _element(array, shape, event.index)
             yield NanInput(
-                operand, self._name(x, made.around), x.dtype.name, np.shape(array), *_span(array), value
+                operand, self._name(x, event.around), x.dtype.name, np.shape(array), *_span(array), value
             )
 
 
@@ -410,10 +412,16 @@ def _stacked(op: Operation) -> int:
 def _element(array: NumpyArray, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
     """The element of an operand that belongs to an element of a result; None if shapes do not agree."""
     try:
-        found = np.broadcast_to(array, shape)[index] if array.ndim <= len(shape) else None
+        element = np.broadcast_to(array, shape)[index] if array.ndim <= len(shape) else None
     except ValueError:
         return None
-    return None if found is None else found.astype(np.float64).item() if _is_bfloat(array) else found.item()
+    return (
+        None
+        if element is None
+        else element.astype(np.float64).item()
+        if _is_bfloat(array)
+        else element.item()
+    )
 
 
 def _is_bfloat(array: NumpyArray) -> bool:
@@ -430,7 +438,7 @@ def _span(array: NumpyArray) -> tuple[float | None, float | None, bool, bool]:
     nan = np.isnan(array)
     sizes = np.abs(array) if array.dtype.kind == "c" else array
     has_inf = bool(np.isinf(sizes).any())
-    known = sizes[~nan]
-    if not known.size:
+    numbers = sizes[~nan]
+    if not numbers.size:
         return None, None, bool(nan.any()), has_inf
-    return float(known.min()), float(known.max()), bool(nan.any()), has_inf
+    return float(numbers.min()), float(numbers.max()), bool(nan.any()), has_inf

@@ -79,29 +79,29 @@ def collect(report: Reaches, generate: bool = True) -> Collected:
 
     If there is no gradient yet, it is generated in a copy of the graph if wanted, unless that is large.
     """
-    found = Collected()
-    asked = report.graph.subgraph_to([*report.ys, *report.xs.values()])
-    found.top = found.add_graph(asked, found.bodies)
-    found.forward = len(found.operations)
-    made = [op for op in report.graph.operations if _made_for(op, found)]
-    if not made and generate and len(report.graph) <= GENERATED:
-        made = _generate(report, found)
-        found.generated = bool(made)
+    collected = Collected()
+    forward = report.graph.subgraph_to([*report.ys, *report.xs.values()])
+    collected.top = collected.add_graph(forward, collected.bodies)
+    collected.forward = len(collected.operations)
+    backward = [op for op in report.graph.operations if _is_backward(op, collected)]
+    if not backward and generate and len(report.graph) <= GENERATED:
+        backward = _generate(report, collected)
+        collected.generated = bool(backward)
     # With their operands: a loop, for example, runs again and returns what its gradient needs.
-    every = made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ()
-    found.add_graph(every, found.made_bodies)
-    return found
+    with_operands = backward[0].graph.subgraph_to(op.outputs[0] for op in backward) if backward else ()
+    collected.add_graph(with_operands, collected.made_bodies)
+    return collected
 
 
-def _made_for(op: Operation, found: Collected) -> bool:
+def _is_backward(op: Operation, collected: Collected) -> bool:
     """Whether an operation is not among those found, and was made for the gradient of one of them."""
     origin = op.origin
-    while origin is not None and origin not in found.number:
+    while origin is not None and origin not in collected.number:
         origin = origin.origin
-    return origin is not None and op not in found.number
+    return origin is not None and op not in collected.number
 
 
-def _generate(report: Reaches, found: Collected) -> list[Operation]:
+def _generate(report: Reaches, collected: Collected) -> list[Operation]:
     """Generate the gradient in a copy, whose operations get the numbers of the originals."""
     xs = [x for x, reach in zip(report.xs.values(), report.values(), strict=True) if reach.arrives]
     if not xs:
@@ -113,5 +113,5 @@ def _generate(report: Reaches, found: Collected) -> list[Operation]:
     except StopgradError:
         return []  # The gradient is undefined, as the report says: there is nothing to show.
     for old, new in copied.mapping.items():
-        found.number.setdefault(new.op, found.number[old.op])
-    return [op for op in copied.graph.operations if _made_for(op, found)]
+        collected.number.setdefault(new.op, collected.number[old.op])
+    return [op for op in copied.graph.operations if _is_backward(op, collected)]

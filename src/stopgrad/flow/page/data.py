@@ -55,14 +55,14 @@ def page_data(report: Reaches, with_gradient: bool = True) -> dict[str, Any]:
     Args:
         with_gradient: whether the gradient is generated, if there is none yet.
     """
-    found = collect(report, with_gradient)
+    collected = collect(report, with_gradient)
     sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
-    operations = found.operations
-    inputs = [[found.number[x.op] for x in op.inputs] for op in operations]
+    operations = collected.operations
+    inputs = [[collected.number[x.op] for x in op.inputs] for op in operations]
     places = [sources.of(op) for op in operations]
     parts = [op.name.rpartition("/") for op in operations]
     kinds = [op.definition.called(op) for op in operations]
-    marks = marks_of(report, found)
+    marks = marks_of(report, collected)
     columns = {
         "type": [types.number(kind) for kind in kinds],
         "shape": _shapes(operations, shapes),
@@ -76,17 +76,17 @@ def page_data(report: Reaches, with_gradient: bool = True) -> dict[str, Any]:
         "mark": "".join(marks),
         "count": [len(row) for row in inputs],
         "inputs": [i - x for i, row in enumerate(inputs) for x in row],
-        "origin": origins_of(found, inputs, found.number[report.ys[0].op]),
+        "origin": origins_of(collected, inputs, collected.number[report.ys[0].op]),
     }
     lines = [sources.places[p][1] if p >= 0 else 0 for p in places]
-    paths = paths_of(found, report.calls, inputs)
-    grouping = _grouped(found, inputs, paths, lines, [found.number[x.op] for x in report.xs.values()])
-    columns["group"] = grouping.group_of[: found.forward]
-    told = _told(report, found, sources)
+    paths = paths_of(collected, report.calls, inputs)
+    grouping = _grouped(collected, inputs, paths, lines, [collected.number[x.op] for x in report.xs.values()])
+    columns["group"] = grouping.group_of[: collected.forward]
+    content = _content(report, collected, sources)
     return {
         "operations": columns,
-        "closed": closed_operands(found, marks),
-        **_wired(found),
+        "closed": closed_operands(collected, marks),
+        **_wired(collected),
         "groups": {
             "kind": [group.kind for group in grouping.groups],
             "label": [group.label for group in grouping.groups],
@@ -98,9 +98,9 @@ def page_data(report: Reaches, with_gradient: bool = True) -> dict[str, Any]:
         "shapes": shapes.texts(),
         "prefixes": prefixes.texts(),
         "summary": summary_of(report),
-        "generated": found.generated,
-        "ys": [found.number[y.op] for y in report.ys],
-        **told,
+        "generated": collected.generated,
+        "ys": [collected.number[y.op] for y in report.ys],
+        **content,
         "places": sources.places,
         "files": sources.files(),
     }
@@ -108,21 +108,21 @@ def page_data(report: Reaches, with_gradient: bool = True) -> dict[str, Any]:
 
 def _shapes(operations: Sequence[Operation], texts: Table) -> list[int]:
     """For each operation, the number of the text of its types. Texts are cached: making one is slow."""
-    known: dict[tuple[TensorType, ...], int] = {}
-    found = []
+    numbers: dict[tuple[TensorType, ...], int] = {}
+    row = []
     for op in operations:
         types = tuple([y.type for y in op.outputs])
-        number = known.get(types)
+        number = numbers.get(types)
         if number is None:
-            number = known[types] = texts.number(_shape(types))
-        found.append(number)
-    return found
+            number = numbers[types] = texts.number(_shape(types))
+        row.append(number)
+    return row
 
 
 def _shape(types: Sequence[TensorType]) -> str:
-    shown = ", ".join(map(repr, types[:SHOWN_OUTPUTS]))
+    text = ", ".join(map(repr, types[:SHOWN_OUTPUTS]))
     more = len(types) - SHOWN_OUTPUTS
-    return f"{shown}, and {more} more" if more > 0 else shown
+    return f"{text}, and {more} more" if more > 0 else text
 
 
 def _short(type: str, name: str) -> str | int:
@@ -139,31 +139,31 @@ Place = tuple[int, int]
 """An operation and the position of one of its operands or outputs."""
 
 
-def _wired(found: Collected) -> dict[str, list[int]]:
+def _wired(collected: Collected) -> dict[str, list[int]]:
     """For operands by position, the parameters of bodies that they go into, and what computes them.
 
     Each is a flat list of pairs.
     """
-    bodies = [*found.bodies, *found.made_bodies]
+    bodies = [*collected.bodies, *collected.made_bodies]
     holders = {i: holder for holder, _, operations, _ in bodies for i in operations}
     parameters: dict[Place, set[Place]] = {}
     results: dict[Place, set[Place]] = {}
     for holder in sorted(set(holders.values())):
-        op = found.operations[holder]
+        op = collected.operations[holder]
         for wire in op.definition.wires(op):
             ends = [(parameters, i, x) for i, x in zip(wire.operands, wire.body.inputs, strict=True)]
             ends += [(results, i, y) for i, y in zip(wire.outputs, wire.body.outputs, strict=True)]
-            for into, i, x in ends:
-                inner = None if x is None else found.number.get(x.op)
+            for inner_places, i, x in ends:
+                inner = None if x is None else collected.number.get(x.op)
                 if i is not None and inner is not None and holders.get(inner) == holder:
-                    into.setdefault((holder, i), set()).add((inner, x.index))
+                    inner_places.setdefault((holder, i), set()).add((inner, x.index))
     lists: dict[str, list[int]] = {"into": [], "out": []}
     position = 0
-    for n, op in enumerate(found.operations):
+    for n, op in enumerate(collected.operations):
         for i, x in enumerate(op.inputs):
             for inner, _ in sorted(parameters.get((n, i), ())):
                 lists["into"] += [position, inner]
-            for inner in _innermost((found.number[x.op], x.index), results):
+            for inner in _innermost((collected.number[x.op], x.index), results):
                 lists["out"] += [position, inner]
             position += 1
     return lists
@@ -171,20 +171,20 @@ def _wired(found: Collected) -> dict[str, list[int]]:
 
 def _innermost(output: Place, results: Mapping[Place, set[Place]]) -> list[int]:
     """The operations in bodies, nested ones included, whose result an output is."""
-    found: list[int] = []
+    innermost: list[int] = []
     waiting = list(results.get(output, ()))
     while waiting:
         place = waiting.pop()
         further = results.get(place)
         if further is None:
-            found.append(place[0])
+            innermost.append(place[0])
         else:
             waiting.extend(further)
-    return sorted(set(found))
+    return sorted(set(innermost))
 
 
 def _grouped(
-    found: Collected,
+    collected: Collected,
     inputs: Sequence[Sequence[int]],
     paths: Sequence[Path],
     lines: Sequence[int],
@@ -192,14 +192,14 @@ def _grouped(
 ) -> Grouping:
     """The groups of the operations asked about. What was made for a gradient is shown beside these."""
     # A constant is built once and used in several scopes, so it must not order them.
-    constant = [op.type == "Const" for op in found.operations]
+    constant = [op.type == "Const" for op in collected.operations]
     ordering = [[x for x in row if not constant[x]] for row in inputs]
     apart = {i for i in asked if not inputs[i]}
     grouping = Grouping(ordering, paths, lines, apart)
-    grouping.add(found.top)
-    held = Counter(holder for holder, *_ in found.bodies)
+    grouping.add(collected.top)
+    held = Counter(holder for holder, *_ in collected.bodies)
     opened: dict[int, int] = {}
-    for holder, label, operations, _ in found.bodies:
+    for holder, label, operations, _ in collected.bodies:
         if holder not in opened:
             opened[holder] = grouping.open(holder)
         parent = grouping.body(label, opened[holder]) if held[holder] > 1 else opened[holder]
@@ -219,15 +219,15 @@ def _flat(grouping: Grouping) -> list[int]:
 # -------------------------------------------------------------------------------------------- findings
 
 
-def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]:
+def _content(report: Reaches, collected: Collected, sources: Sources) -> dict[str, Any]:
     """The content of the report: tensors, cuts, stops that do nothing, and findings."""
     index = {report.place(cut): i for i, cut in enumerate(report.cuts)}
-    idle = {sources.at(_shown(gate.location)) for gate in report.idle}
+    idle = {sources.at(_user_line(gate.location)) for gate in report.idle}
     return {
         "tensors": [
             {
                 "label": plain(label),
-                "op": found.number[x.op],
+                "op": collected.number[x.op],
                 "status": str(reach.status),
                 "paths": _joined(
                     f"{FROZEN}, {report.requires}" if x in report.frozen else _paths(reach), reach
@@ -238,11 +238,11 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
         ],
         "cuts": [
             {
-                "ops": _numbers(cut.operations, found),
+                "ops": _numbers(cut.operations, collected),
                 "uses": cut.uses,
                 "status": str(cut.status),
                 "reason": _reason(cut),
-                "place": sources.at(_shown(cut.location)),
+                "place": sources.at(_user_line(cut.location)),
                 "behind": names(cut.behind, report.xs),
                 "opens": names(cut.opens, report.xs),
                 "switched": cut.switched,
@@ -256,27 +256,31 @@ def _told(report: Reaches, found: Collected, sources: Sources) -> dict[str, Any]
                 "message": f"{finding.kind}: {names(finding.keys, report.xs)}"
                 if finding.keys and not finding.frozen and finding.kind not in KINDS
                 else finding.message,
-                "place": sources.at(_shown(finding.location)),
-                "ops": _numbers(finding.operations, found),
+                "place": sources.at(_user_line(finding.location)),
+                "ops": _numbers(finding.operations, collected),
             }
             for finding in report.findings
         ],
     }
 
 
-def _shown(location: Location | None) -> Location | None:
+def _user_line(location: Location | None) -> Location | None:
     """The line that the reader looks for."""
     return None if location is None else location.cause
 
 
 def _reason(cut: Cut) -> str:
-    at = cut.location
-    return cut.reason if at is None or at.cause is at else f"{cut.reason}, in {place(at)}"
+    location = cut.location
+    return (
+        cut.reason
+        if location is None or location.cause is location
+        else f"{cut.reason}, in {place(location)}"
+    )
 
 
-def _joined(told: str, reach: Reach) -> str:
+def _joined(text: str, reach: Reach) -> str:
     """What is said of the paths to a tensor, and what an update does to it."""
-    return told if reach.update is None else f"{told}; {updates.told(reach.update)}"
+    return text if reach.update is None else f"{text}; {updates.told(reach.update)}"
 
 
 def _paths(reach: Reach) -> str:
@@ -286,5 +290,5 @@ def _paths(reach: Reach) -> str:
     return counted(reach.paths, "path") if reach.paths <= READ else f"more than {number(READ)} paths"
 
 
-def _numbers(operations: Iterable[Operation], found: Collected) -> list[int]:
-    return [found.number[op] for op in operations if op in found.number]
+def _numbers(operations: Iterable[Operation], collected: Collected) -> list[int]:
+    return [collected.number[op] for op in operations if op in collected.number]

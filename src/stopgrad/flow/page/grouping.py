@@ -134,7 +134,7 @@ class Grouping:
             if step is None or not runs or runs[-1].step != step:
                 runs.append(_Part(step, []))
             runs[-1].operations.append(op)
-        inputs = self._between(runs)
+        inputs = self._sources_of_runs(runs)
         together = _by_step(runs)
         number = list(together)
         while True:
@@ -150,20 +150,20 @@ class Grouping:
             parts.setdefault(n, _Part(run.step, [])).operations.extend(run.operations)
         return [parts[n] for n in order]
 
-    def _between(self, runs: Sequence[_Part]) -> list[set[int]]:
+    def _sources_of_runs(self, runs: Sequence[_Part]) -> list[set[int]]:
         """For each run, the runs from which it takes values."""
         run_of = self._run_of
         for n, run in enumerate(runs):
             for op in run.operations:
                 run_of[op] = n
-        found = []
+        sources_of = []
         for n, run in enumerate(runs):
             sources = {run_of[x] for op in run.operations for x in self._inputs[op]}
-            found.append(sources - {-1, n})
+            sources_of.append(sources - {-1, n})
         for run in runs:
             for op in run.operations:
                 run_of[op] = -1
-        return found
+        return sources_of
 
     # -------------------------------------------------------------------------------------- blocks
 
@@ -189,13 +189,13 @@ class Grouping:
         if 0 < len(apart) <= LIMIT // 2:
             rest = self._chunks([part for part in parts if not self._stays(part)])
             return [*([part] for part in apart), *rest]
-        found: list[list[_Part]] = []
+        chunks: list[list[_Part]] = []
         for part in parts:
             alone = len(part.operations) > 1
-            if alone or not found or len(found[-1][0].operations) > 1:
-                found.append([])
-            found[-1].append(part)
-        return found if 1 < len(found) <= LIMIT else self._even(parts)
+            if alone or not chunks or len(chunks[-1][0].operations) > 1:
+                chunks.append([])
+            chunks[-1].append(part)
+        return chunks if 1 < len(chunks) <= LIMIT else self._even(parts)
 
     def _stays(self, part: _Part) -> bool:
         """Whether a part is put into no block. It has no inputs, so that no block is on both sides of it."""
@@ -237,12 +237,12 @@ def _by_step(runs: Sequence[_Part]) -> list[int]:
 
 def _contract(inputs: Sequence[set[int]], number: Sequence[int]) -> dict[int, set[int]]:
     """The graph in which nodes of the same number are united."""
-    found: dict[int, set[int]] = {n: set() for n in number}
+    contracted: dict[int, set[int]] = {n: set() for n in number}
     for n, sources in zip(number, inputs, strict=True):
-        found[n].update(number[x] for x in sources)
-    for n, sources in found.items():
+        contracted[n].update(number[x] for x in sources)
+    for n, sources in contracted.items():
         sources.discard(n)
-    return found
+    return contracted
 
 
 def _sorted(inputs: dict[int, set[int]]) -> list[int]:

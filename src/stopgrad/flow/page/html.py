@@ -66,7 +66,7 @@ def page(report: Reaches, small: bool = False) -> str:
         "engine": base64.b64encode(gzip.compress(_read(ENGINE).encode(), 6, mtime=0)).decode(),
         "scripts": "\n".join(f"<script>\n{_read(name)}</script>" for name in (ENGINE_INTERFACE, *SCRIPTS)),
     }
-    return re.sub(r"\{\{(.+?)\}\}", lambda found: filled[found[1]], _read("page.html"))
+    return re.sub(r"\{\{(.+?)\}\}", lambda match: filled[match[1]], _read("page.html"))
 
 
 def _read(name: str) -> str:

@@ -19,48 +19,48 @@ PASSED = LIVE + PARTLY
 """The marks of operations that a gradient passes."""
 
 
-def marks_of(report: Reaches, found: Collected) -> list[str]:
+def marks_of(report: Reaches, collected: Collected) -> list[str]:
     """A letter for each operation.
 
     They are those of ``report.marks()``; ``p`` for an operation in which paths end and that gradients also
     pass; and ``g`` for one that was made for a gradient.
     """
     named = report.marks()
-    marks = [LETTERS[named.get(op, "aside")] for op in found.operations[: found.forward]]
-    marks += [GRADIENT] * (len(found.operations) - found.forward)
+    marks = [LETTERS[named.get(op, "aside")] for op in collected.operations[: collected.forward]]
+    marks += [GRADIENT] * (len(collected.operations) - collected.forward)
     idle = {gate.operation for gate in report.idle}
-    for i in found.top:
+    for i in collected.top:
         if marks[i] == CUT:
-            marks[i] = _partly(found, i, marks)
-    for holder, _, operations, body in found.bodies:
+            marks[i] = _partly(collected, i, marks)
+    for holder, _, operations, body in collected.bodies:
         if marks[holder] in (LIVE, PARTLY, CUT):
-            _mark_body(body, operations, found, marks, idle)
+            _mark_body(body, operations, collected, marks, idle)
         else:
             for i in operations:
                 marks[i] = marks[holder]
     return marks
 
 
-def _partly(found: Collected, i: int, marks: Sequence[str]) -> str:
+def _partly(collected: Collected, i: int, marks: Sequence[str]) -> str:
     """The mark of an operation in which paths end, depending on whether others continue."""
-    op = found.operations[i]
-    goes_on = any(marks[found.number[op.inputs[k].op]] in PASSED for k in _open_inputs(op))
+    op = collected.operations[i]
+    goes_on = any(marks[collected.number[op.inputs[k].op]] in PASSED for k in _open_inputs(op))
     return PARTLY if goes_on else CUT
 
 
 def _mark_body(
-    body: Body, operations: Sequence[int], found: Collected, marks: list[str], idle: set[Operation]
+    body: Body, operations: Sequence[int], collected: Collected, marks: list[str], idle: set[Operation]
 ) -> None:
     """Mark the operations of a body, by the paths from its results to its parameters."""
     inputs = [x for x in body.inputs if x.type.differentiable]
     survey = Survey(body.results, inputs, (), body.graph.subgraph_to(body.results), NOBODY)
     cutting = {ending.wall.operation for ending in survey.endings}
     for i in operations:
-        op = found.operations[i]
+        op = collected.operations[i]
         mark = survey.mark(op)
         if op in cutting:
             marks[i] = CUT
-            marks[i] = _partly(found, i, marks)
+            marks[i] = _partly(collected, i, marks)
         else:
             marks[i] = IDLE if op in idle and not mark.passes else LETTERS[best_of([mark])]
 
@@ -68,20 +68,20 @@ def _mark_body(
 def _open_inputs(op: Operation) -> set[int]:
     """The positions of the inputs to which a gradient passes from some output."""
     if passes_all(op.definition):
-        given = any(y.type.differentiable for y in op.outputs)
-        return {i for i, x in enumerate(op.inputs) if given and x.type.differentiable}
+        differentiable = any(y.type.differentiable for y in op.outputs)
+        return {i for i, x in enumerate(op.inputs) if differentiable and x.type.differentiable}
     return {i for way in ways_of(op) for i, level in way.inputs if level == OPEN}
 
 
-def closed_operands(found: Collected, marks: Sequence[str]) -> list[int]:
+def closed_operands(collected: Collected, marks: Sequence[str]) -> list[int]:
     """Operands with gradients to which none passes, though one comes to the operation.
 
     They are positions among all operands, in the order of operations.
     """
     closed, position = [], 0
-    for op, mark in zip(found.operations[: found.forward], marks, strict=False):
+    for op, mark in zip(collected.operations[: collected.forward], marks, strict=False):
         if mark in (*PASSED, CUT):
-            passed = [i for i, x in enumerate(op.inputs) if marks[found.number[x.op]] in PASSED]
+            passed = [i for i, x in enumerate(op.inputs) if marks[collected.number[x.op]] in PASSED]
             if passed:
                 passing = _open_inputs(op)
                 closed += [position + i for i in passed if i not in passing]

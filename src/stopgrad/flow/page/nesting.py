@@ -51,7 +51,7 @@ def label_of(steps: Sequence[Step]) -> str:
 
 
 def paths_of(
-    found: Collected, noted: Mapping[Operation, Calls], inputs: Sequence[Sequence[int]]
+    collected: Collected, noted: Mapping[Operation, Calls], inputs: Sequence[Sequence[int]]
 ) -> list[Path]:
     """The paths of the operations asked about, in their order.
 
@@ -60,14 +60,14 @@ def paths_of(
             known; those around it follow from what it and they make before and after.
         inputs: for each operation, those that it takes values from.
     """
-    operations = found.operations[: found.forward]
+    operations = collected.operations[: collected.forward]
     scopes = _scopes(operations)
-    calls: list[Path] = [()] * found.forward
+    calls: list[Path] = [()] * collected.forward
     numbering = _Numbering()
-    for members in [found.top, *(members for _, _, members, _ in found.bodies)]:
+    for members in [collected.top, *(members for _, _, members, _ in collected.bodies)]:
         own = [i for i in members if inputs[i]]  # What has no inputs goes where it is used.
         numbered = numbering.paths([operations[i] for i in own], noted)
-        for i, path in zip(own, _named(numbered), strict=True):
+        for i, path in zip(own, _without_shared_calls(numbered), strict=True):
             calls[i] = path
     paths = [(*scope, *path) for scope, path in zip(scopes, calls, strict=True)]
     _move_leaves(paths, inputs)
@@ -80,24 +80,24 @@ def paths_of(
 def _scopes(operations: Iterable[Operation]) -> list[Path]:
     """The scopes in the names of operations. One that was entered again is the one that it was."""
     prefixes = [op.name.rpartition("/")[0] for op in operations]
-    known: dict[str, Path] = {"": ()}
-    every: set[str] = set()
+    paths: dict[str, Path] = {"": ()}
+    scopes: set[str] = set()
     for prefix in set(prefixes):
-        while prefix and prefix not in every:
-            every.add(prefix)
+        while prefix and prefix not in scopes:
+            scopes.add(prefix)
             prefix = prefix.rpartition("/")[0]
-    for prefix in sorted(every, key=lambda prefix: prefix.count("/")):
+    for prefix in sorted(scopes, key=lambda prefix: prefix.count("/")):
         outer, _, last = prefix.rpartition("/")
         again = _AGAIN.match(last)
-        name = again[1] if again and (f"{outer}/{again[1]}" if outer else again[1]) in every else last
-        known[prefix] = (*known[outer], Step(SCOPE, name))
-    return [known[prefix] for prefix in prefixes]
+        name = again[1] if again and (f"{outer}/{again[1]}" if outer else again[1]) in scopes else last
+        paths[prefix] = (*paths[outer], Step(SCOPE, name))
+    return [paths[prefix] for prefix in prefixes]
 
 
 # ----------------------------------------------------------------------------------------------- calls
 
 
-def _known(op: Operation) -> Calls:
+def _calls_noted_in(op: Operation) -> Calls:
     """The calls that led to an operation, as far as its place knows them: mostly the innermost one."""
     inner = []
     place, at = op._place, op._instruction
@@ -133,34 +133,34 @@ class _Numbering:
         self._open: list[_Open] = []  # Those that led to the last operation.
 
     def paths(self, operations: Sequence[Operation], noted: Mapping[Operation, Calls]) -> list[Path]:
-        known = [noted[op] if op in noted else _known(op) for op in operations]
-        returning = self._returning(known)
+        calls_of = [noted[op] if op in noted else _calls_noted_in(op) for op in operations]
+        returning = self._returning(calls_of)
         self._open = []
-        found = []
-        for op, calls, returns in zip(operations, known, returning, strict=True):
+        paths = []
+        for op, calls, returns in zip(operations, calls_of, returning, strict=True):
             if calls:
                 self._enter(calls if op in noted else self._around(calls), returns)
-            found.append(tuple([call.step for call in self._open]) if calls else ())
-        return found
+            paths.append(tuple([call.step for call in self._open]) if calls else ())
+        return paths
 
-    def _returning(self, known: Sequence[Calls]) -> list[bool]:
+    def _returning(self, calls_of: Sequence[Calls]) -> list[bool]:
         """For each operation, whether the call that made it makes a further one later."""
         after: dict[CodeType, int] = {}
-        found = []
-        for calls in reversed(known):
+        returning = []
+        for calls in reversed(calls_of):
             code, at = calls[-1] if calls else (None, 0)
-            found.append(code in after and (after[code] > at or self._is_loop(code, after[code], at)))
+            returning.append(code in after and (after[code] > at or self._is_loop(code, after[code], at)))
             if code is not None:
                 after[code] = at
-        return found[::-1]
+        return returning[::-1]
 
     def _around(self, calls: Calls) -> Calls:
         """Calls with those around them, which nobody noted: those that are going on and that return later."""
         (code, at), *_ = calls
         depth = len(self._open)
         for n in range(depth - 1, -1, -1):
-            one = self._open[n]
-            if one.code is code and (at >= one.at or self._is_loop(code, at, one.at)):
+            call = self._open[n]
+            if call.code is code and (at >= call.at or self._is_loop(code, at, call.at)):
                 return (*[(outer.code, outer.at) for outer in self._open[:n]], *calls)
         while depth and not self._open[depth - 1].returns:
             depth -= 1
@@ -168,11 +168,13 @@ class _Numbering:
 
     def _enter(self, calls: Calls, returns: bool) -> None:
         same = self._same(calls)
-        steps = [one.step for one in self._open[:same]]
+        steps = [call.step for call in self._open[:same]]
         steps += [Step(CALL, _name(code), next(self._numbers)) for code, _ in calls[same:]]
-        known = [one.returns for one in self._open[:same]] + [False] * (len(calls) - same)
-        known[-1] = returns
-        self._open = [_Open(*call, step, more) for call, step, more in zip(calls, steps, known, strict=True)]
+        returning = [call.returns for call in self._open[:same]] + [False] * (len(calls) - same)
+        returning[-1] = returns
+        self._open = [
+            _Open(*call, step, more) for call, step, more in zip(calls, steps, returning, strict=True)
+        ]
 
     def _same(self, calls: Calls) -> int:
         """The number of calls, from the outermost on, that are the same as those of the last operation."""
@@ -190,11 +192,15 @@ class _Numbering:
 
     def _is_loop(self, code: CodeType, at: int, before: int) -> bool:
         """Whether a function gets from an instruction to one that is not behind it by a loop of its own."""
-        found = self._loops.get(code)
-        if found is None:
-            back = [one for one in dis.get_instructions(code) if "JUMP_BACKWARD" in one.opname]
-            found = self._loops[code] = [(one.argval, one.offset) for one in back]
-        return any(start <= at and before <= end for start, end in found)
+        jumps = self._loops.get(code)
+        if jumps is None:
+            back = [
+                instruction
+                for instruction in dis.get_instructions(code)
+                if "JUMP_BACKWARD" in instruction.opname
+            ]
+            jumps = self._loops[code] = [(instruction.argval, instruction.offset) for instruction in back]
+        return any(start <= at and before <= end for start, end in jumps)
 
 
 def _name(code: CodeType) -> str:
@@ -203,10 +209,10 @@ def _name(code: CodeType) -> str:
     return "" if name.startswith("<") or name.endswith(">") else name
 
 
-def _named(paths: Sequence[Path]) -> list[Path]:
+def _without_shared_calls(paths: Sequence[Path]) -> list[Path]:
     """Paths without the calls in which all operations were made, and without those of nameless functions."""
-    made = [path for path in paths if path]
-    shared = len(functools.reduce(_common, made)) if made else 0
+    within = [path for path in paths if path]
+    shared = len(functools.reduce(_common, within)) if within else 0
     return [tuple([step for step in path[shared:] if step.label]) for path in paths]
 
 
@@ -219,8 +225,8 @@ def _move_leaves(paths: list[Path], inputs: Sequence[Sequence[int]]) -> None:
     for i, path in enumerate(paths):
         for x in inputs[i]:
             if not inputs[x]:
-                known = shared.get(x)
-                shared[x] = path if known is None else _common(known, path)
+                common = shared.get(x)
+                shared[x] = path if common is None else _common(common, path)
     for x, path in shared.items():
         if path[: len(paths[x])] == paths[x]:
             paths[x] = path

@@ -9,7 +9,7 @@ from stopgrad.flow.page.collected import Collected
 from stopgrad.graph.graph import Operation
 
 
-def origins_of(found: Collected, inputs: Sequence[Sequence[int]], first: int) -> list[int]:
+def origins_of(collected: Collected, inputs: Sequence[Sequence[int]], first: int) -> list[int]:
     """For each operation made for a gradient, the one that was asked about for which it was made.
 
     One without an origin, such as a loop that runs again, was made for what takes its values; the seed, which
@@ -19,27 +19,29 @@ def origins_of(found: Collected, inputs: Sequence[Sequence[int]], first: int) ->
     Args:
         inputs: for each operation, those from which it takes values.
     """
-    twins = _Twins(found)
-    inside = {i for _, _, operations, _ in found.made_bodies for i in operations}
-    outside = [i for i in range(found.forward, len(found.operations)) if i not in inside]
+    twins = _Twins(collected)
+    inside = {i for _, _, operations, _ in collected.made_bodies for i in operations}
+    outside = [i for i in range(collected.forward, len(collected.operations)) if i not in inside]
     origins: dict[int, int] = {}
     for operations, holder in [
         (outside, -1),
-        *((operations, holder) for holder, _, operations, _ in found.made_bodies),
+        *((operations, holder) for holder, _, operations, _ in collected.made_bodies),
     ]:
         default = origins.get(holder, first)
         for i in reversed(operations):
-            for op in _origins(found.operations[i], holder >= 0):
-                at = found.number.get(op, found.forward)
-                asked = at if at < found.forward else twins.find(op, default) if holder >= 0 else None
-                if asked is not None:
-                    origins[i] = asked
+            for op in _origins(collected.operations[i], holder >= 0):
+                number = collected.number.get(op, collected.forward)
+                origin = (
+                    number if number < collected.forward else twins.find(op, default) if holder >= 0 else None
+                )
+                if origin is not None:
+                    origins[i] = origin
                     break
             for x in inputs[i]:
                 origins.setdefault(x, origins.get(i, default))
         for i in operations:
             origins.setdefault(i, default)
-    return [origins[i] for i in range(found.forward, len(found.operations))]
+    return [origins[i] for i in range(collected.forward, len(collected.operations))]
 
 
 def _origins(op: Operation, in_body: bool) -> Iterator[Operation]:
@@ -54,23 +56,25 @@ def _origins(op: Operation, in_body: bool) -> Iterator[Operation]:
 class _Twins:
     """The operations in bodies by what their copies in bodies of gradients share with them."""
 
-    def __init__(self, found: Collected) -> None:
-        self._holders = holders = {i: holder for holder, _, operations, _ in found.bodies for i in operations}
-        self._with_bodies = {holder for holder, *_ in found.bodies}
-        self._known: dict[tuple[object, ...], list[tuple[str, int]]] = defaultdict(list)
+    def __init__(self, collected: Collected) -> None:
+        self._holders = holders = {
+            i: holder for holder, _, operations, _ in collected.bodies for i in operations
+        }
+        self._with_bodies = {holder for holder, *_ in collected.bodies}
+        self._by_home: dict[tuple[object, ...], list[tuple[str, int]]] = defaultdict(list)
         for i, holder in holders.items():
-            op, home = found.operations[i], holder
+            op, home = collected.operations[i], holder
             while home >= 0:
-                self._known[(home, *_same(op))].append((op.name, i))
+                self._by_home[(home, *_same(op))].append((op.name, i))
                 home = holders.get(home, -1)
 
     def find(self, op: Operation, near: int) -> int | None:
         """The twin of an operation in *near*, or in what holds that; of several one of its name."""
         home = near if near in self._with_bodies else self._holders.get(near, -1)
-        known = self._known.get((home, *_same(op)))
-        if not known or op._place is None:
+        candidates = self._by_home.get((home, *_same(op)))
+        if not candidates or op._place is None:
             return None
-        return next((i for name, i in known if name == op.name), known[0][1])
+        return next((i for name, i in candidates if name == op.name), candidates[0][1])
 
 
 def _same(op: Operation) -> tuple[object, ...]:

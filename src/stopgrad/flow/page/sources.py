@@ -24,7 +24,7 @@ class _File:
     path: str
     lines: Sequence[str]
     """All lines; empty for a file that is not opened."""
-    known: dict[int, str] = field(default_factory=dict)
+    stored: dict[int, str] = field(default_factory=dict)
     """Lines that are known without opening the file."""
     used: set[int] = field(default_factory=set)
 
@@ -47,16 +47,16 @@ class Sources:
     def of(self, op: Operation) -> int:
         """The number of the place where an operation was built; -1 if unknown."""
         # Many operations share an instruction; decoding one takes time in proportion to its function.
-        made: Operation | None = op
-        while made is not None and made._place is None:
-            made = made.origin
-        if made is None:
+        located: Operation | None = op
+        while located is not None and located._place is None:
+            located = located.origin
+        if located is None:
             return -1
-        key = made._place, made._instruction
-        found = self._by_instruction.get(key)
-        if found is None:
-            found = self._by_instruction[key] = self.at(made.location)
-        return found
+        key = located._place, located._instruction
+        number = self._by_instruction.get(key)
+        if number is None:
+            number = self._by_instruction[key] = self.at(located.location)
+        return number
 
     def at(self, location: Location | None) -> int:
         """The number of a place; -1 for None."""
@@ -68,10 +68,10 @@ class Sources:
         file.used.update((location.line, last))
         start, end = (character_columns(location) if file.lines else None) or (-1, -1)
         place = number, location.line, last, start, end, location.function
-        found = self._by_place.setdefault(place, len(self.places))
-        if found == len(self.places):
+        index = self._by_place.setdefault(place, len(self.places))
+        if index == len(self.places):
             self.places.append(place)
-        return found
+        return index
 
     def _file(self, location: Location) -> int:
         # The places of a loaded graph contain their source: no file is opened for them.
@@ -83,8 +83,8 @@ class Sources:
             lines = linecache.getlines(location.file) if opened else []
             self._files.append(_File(location.file, [line.rstrip("\r\n") for line in lines]))
         if not opened:  # Of several expressions in a line the longest, which contains the others.
-            known = self._files[number].known
-            known[location.line] = max(known.get(location.line, ""), location.source, key=len)
+            stored = self._files[number].stored
+            stored[location.line] = max(stored.get(location.line, ""), location.source, key=len)
         return number
 
     def files(self) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class Sources:
 
 def _parts(file: _File) -> list[tuple[int, str]]:
     if not file.lines:
-        return sorted(file.known.items())
+        return sorted(file.stored.items())
     if len(file.lines) <= WHOLE:
         return [(1, "\n".join(file.lines))]
     parts: list[tuple[int, int]] = []

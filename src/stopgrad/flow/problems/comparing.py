@@ -9,14 +9,14 @@ from stopgrad.flow.problems.problem import Problem, Site
 
 def comparing(flow: Flow) -> list[Problem]:
     """The comparisons of predictions with all targets in a report."""
-    found = []
-    for one in flow.comparisons:
-        at = flow.location(one.operation)
-        sites = [] if at is None else [Site("made", "compared here", at.own)]
-        shapes = [_sizes(shape) for shape in one.shapes]
-        evidence = {"shapes": shapes, "result": _sizes(one.result)}
-        found.append(Problem(KIND, one.message, sites, [], evidence, one.cure))
-    return found
+    problems = []
+    for comparison in flow.comparisons:
+        location = flow.location(comparison.operation)
+        sites = [] if location is None else [Site("made", "compared here", location.own)]
+        shapes = [_sizes(shape) for shape in comparison.shapes]
+        evidence = {"shapes": shapes, "result": _sizes(comparison.result)}
+        problems.append(Problem(KIND, comparison.message, sites, [], evidence, comparison.cure))
+    return problems
 
 
 def _sizes(shape: tuple[object, ...]) -> list[object]:

@@ -15,7 +15,7 @@ MOST = 4
 def cutting(flow: Flow, names: Iterable[str]) -> list[Site]:
     """The lines that cut all paths to some of the tensors that a report is about."""
     wanted = {name for name in names if name in flow and flow[name].status not in ARRIVES}
-    found: dict[tuple[str, int], Site] = {}
+    by_line: dict[tuple[str, int], Site] = {}
     operations = [(op, cut.reason) for name in wanted for cut in flow[name].cuts for op in cut.operations[:1]]
     operations += [
         (op, finding.message)
@@ -24,7 +24,9 @@ def cutting(flow: Flow, names: Iterable[str]) -> list[Site]:
         for op in finding.operations
     ]
     for op, reason in operations:
-        at = flow.location(op)
-        if at is not None:
-            found.setdefault((at.own.file, at.own.line), Site("cut", f"cut here: {reason}", at.own))
-    return list(found.values())[:MOST]
+        location = flow.location(op)
+        if location is not None:
+            by_line.setdefault(
+                (location.own.file, location.own.line), Site("cut", f"cut here: {reason}", location.own)
+            )
+    return list(by_line.values())[:MOST]

@@ -55,21 +55,21 @@ class Diagnosis(FlowReport):
         seen = (
             f"{counted(self.steps, 'step')}, {self.recorded} recorded" if self.steps else "no step was seen"
         )
-        told = ", told above" if self.problems and len(self.noted) == len(self.problems) else ""
+        above = ", told above" if self.problems and len(self.noted) == len(self.problems) else ""
         return (
-            f"{counted(len(self.problems), 'finding') if self.problems else 'nothing found'}{told} ({seen})"
+            f"{counted(len(self.problems), 'finding') if self.problems else 'nothing found'}{above} ({seen})"
         )
 
     def only(self, kinds: Sequence[str]) -> Diagnosis:
         """The findings of some kinds or severities; all of them for none."""
-        kept = self.is_met(kinds) if kinds else self.problems
-        return self._with(kept)
+        chosen = self.is_met(kinds) if kinds else self.problems
+        return self._with(chosen)
 
     def _with(self, problems: Sequence[Problem]) -> Diagnosis:
-        found = Diagnosis(problems, self.steps, self.recorded, self.unknown)
-        found.norms = self.norms
-        found.noted = [one for one in self.noted if one in problems]
-        return found
+        diagnosis = Diagnosis(problems, self.steps, self.recorded, self.unknown)
+        diagnosis.norms = self.norms
+        diagnosis.noted = [problem for problem in self.noted if problem in problems]
+        return diagnosis
 
     def identities(self) -> list[str]:
         """What the findings are known by in other runs."""
@@ -77,13 +77,13 @@ class Diagnosis(FlowReport):
 
     def without(self, known: Collection[str]) -> Diagnosis:
         """The findings but those with these identities."""
-        kept = [one for one in self.problems if "|".join(_identity(one)) not in known]
-        return self._with(kept)
+        rest = [problem for problem in self.problems if "|".join(_identity(problem)) not in known]
+        return self._with(rest)
 
     def since(self, old: Mapping[str, str]) -> tuple[Diagnosis, list[str]]:
         """What is new since another run, whose findings are given by identity, and what is gone."""
         present = set(self.identities())
-        return self.without(old), [told for identity, told in old.items() if identity not in present]
+        return self.without(old), [message for identity, message in old.items() if identity not in present]
 
     def _parts(self, width: int) -> Iterable[Part]:
         yield from parts_of([problem for problem in self.problems if problem not in self.noted])
@@ -100,20 +100,24 @@ class Diagnosis(FlowReport):
 
     def _notices(self) -> Iterable[Notice]:
         for problem in self.problems:
-            at = problem.location
+            location = problem.location
             cure = f"; cure: {problem.cure}" if problem.cure else ""
             yield Notice(
                 KINDS[problem.kind].severity,
                 problem.kind,
                 problem.message + cure,
-                None if at is None else at.own,
+                None if location is None else location.own,
             )
 
     def is_met(self, conditions: Sequence[str]) -> list[Problem]:
         """The findings whose kind or severity is among some words; for none, all but notes."""
         if not conditions:
-            return [one for one in self.problems if KINDS[one.kind].severity != NOTE]
-        return [one for one in self.problems if {one.kind, KINDS[one.kind].severity} & set(conditions)]
+            return [problem for problem in self.problems if KINDS[problem.kind].severity != NOTE]
+        return [
+            problem
+            for problem in self.problems
+            if {problem.kind, KINDS[problem.kind].severity} & set(conditions)
+        ]
 
 
 def _finding(problem: Problem) -> dict[str, Any]:
@@ -132,18 +136,18 @@ def _finding(problem: Problem) -> dict[str, Any]:
 
 
 def _site(site: Site) -> dict[str, Any]:
-    at: Location = site.location.own
+    location: Location = site.location.own
     return {
         "role": site.role,
         "told": site.told,
-        "file": relative_file(at.file),
-        "line": at.line,
-        "source": at.source,
+        "file": relative_file(location.file),
+        "line": location.line,
+        "source": location.source,
     }
 
 
 def _identity(problem: Problem) -> tuple[str, ...]:
     """What a finding is known by in another run: its kind, names and source, and no line's number."""
-    at = None if problem.location is None else problem.location.own
-    where = () if at is None else (relative_file(at.file), at.source)
+    location = None if problem.location is None else problem.location.own
+    where = () if location is None else (relative_file(location.file), location.source)
     return (problem.kind, *where, *sorted(problem.names))

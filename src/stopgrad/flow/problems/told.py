@@ -34,9 +34,9 @@ def part_of(problem: Problem, apart: bool = True) -> Section:
     if not all(name in problem.message for name in problem.names):
         below.append(Paragraph(some(list(problem.names)), indent=2))
     for sites in _by_line(problem.sites):
-        at = sites[0].location.own
-        told = "; ".join(dict.fromkeys([site.told for site in sites]))
-        below.append(Paragraph((at, STRONG), f"  {told}", indent=2))
+        location = sites[0].location.own
+        text = "; ".join(dict.fromkeys([site.told for site in sites]))
+        below.append(Paragraph((location, STRONG), f"  {text}", indent=2))
         below.append(Excerpt([site.location.own for site in sites], style))
     if problem.cure:
         below.append(Paragraph(("cure: ", DIM), problem.cure, indent=2, hang=6))
@@ -46,16 +46,16 @@ def part_of(problem: Problem, apart: bool = True) -> Section:
 
 def _by_line(sites: Sequence[Site]) -> list[list[Site]]:
     """The sites that are told together, because they are neighbours at one line."""
-    found: list[list[Site]] = []
+    groups: list[list[Site]] = []
     for site in sites:
         own = site.location.own
-        if found:
-            last = found[-1][-1].location.own
+        if groups:
+            last = groups[-1][-1].location.own
             if (own.file, own.line) == (last.file, last.line):
-                found[-1].append(site)
+                groups[-1].append(site)
                 continue
-        found.append([site])
-    return found
+        groups.append([site])
+    return groups
 
 
 def text_of_problem(problem: Problem) -> str:

@@ -65,8 +65,8 @@ def _command(notice: Notice) -> str:
         properties |= {"file": relative_file(notice.location.file), "line": notice.location.line}
         properties |= {"endLine": notice.location.end_line} if notice.location.end_line else {}
     properties["title"] = f"stopgrad: {notice.rule}"
-    told = ",".join(f"{name}={_escaped(str(value), property=True)}" for name, value in properties.items())
-    return f"::{_COMMANDS[notice.level]} {told}::{_escaped(notice.message)}"
+    options = ",".join(f"{name}={_escaped(str(value), property=True)}" for name, value in properties.items())
+    return f"::{_COMMANDS[notice.level]} {options}::{_escaped(notice.message)}"
 
 
 def _escaped(text: str, property: bool = False) -> str:
@@ -85,12 +85,12 @@ def sarif(notices: Iterable[Notice]) -> str:
     References:
         OASIS 2020, "Static Analysis Results Interchange Format (SARIF) Version 2.1.0".
     """
-    found = list(notices)
-    rules = [{"id": _identifier(rule)} for rule in dict.fromkeys(notice.rule for notice in found)]
+    every = list(notices)
+    rules = [{"id": _identifier(rule)} for rule in dict.fromkeys(notice.rule for notice in every)]
     run = {
         "tool": {"driver": {"name": "stopgrad", "rules": rules}},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(notice) for notice in found],
+        "results": [_result(notice) for notice in every],
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
@@ -101,7 +101,7 @@ def _identifier(rule: str) -> str:
 
 
 def _result(notice: Notice) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "ruleId": _identifier(notice.rule),
         "level": notice.level,
         "message": {"text": printable(notice.message)},
@@ -109,8 +109,8 @@ def _result(notice: Notice) -> dict[str, Any]:
     if notice.location is not None:
         artifact = {"uri": _uri(notice.location.file)}
         region = _region(notice.location)
-        found["locations"] = [{"physicalLocation": {"artifactLocation": artifact, "region": region}}]
-    return found
+        result["locations"] = [{"physicalLocation": {"artifactLocation": artifact, "region": region}}]
+    return result
 
 
 def _uri(file: str) -> str:

@@ -79,23 +79,23 @@ def _cut_out(pieces: Sequence[tuple[str, str]], start: int, end: int) -> Iterato
 
 def _breaks(text: str, first: int, room: int) -> list[int]:
     """The positions at which a text is broken into lines, after spaces; the first line has its own width."""
-    found: list[int] = []
+    breaks: list[int] = []
     begin = space = 0
     for match in re.finditer(r" |$", text):
-        if columns(text[begin : match.start()]) > (room if found else first) and space > begin:
-            found.append(space)
+        if columns(text[begin : match.start()]) > (room if breaks else first) and space > begin:
+            breaks.append(space)
             begin = space
         space = match.end()
-    return found
+    return breaks
 
 
 def _excerpt(part: Excerpt, width: int, color: bool) -> Iterator[str]:
-    found = source_line(part.locations, width - part.indent)
-    if found is None:
+    line = source_line(part.locations, width - part.indent)
+    if line is None:
         return
-    yield " " * part.indent + found.source
-    if found.underline:
-        yield " " * part.indent + _styled(found.underline, part.style, color)
+    yield " " * part.indent + line.source
+    if line.underline:
+        yield " " * part.indent + _styled(line.underline, part.style, color)
 
 
 def _table(part: Table, width: int) -> Iterator[str]:

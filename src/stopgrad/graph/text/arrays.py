@@ -63,15 +63,15 @@ def _array_of(numbers: list[Any], dtype: DType) -> NumpyArray:
 
 
 def _array_of_bytes(value: bytes, type: TensorType, shape: list[int]) -> NumpyArray:
-    found = np.frombuffer(value, np.uint8)
+    raw = np.frombuffer(value, np.uint8)
     count = 1
     for size in shape:
         count *= size
     if len(value) != count * type.dtype.itemsize:
         raise GraphError(f"{len(value)} bytes are not those of {type!r}")
-    if type.dtype.is_bool and (found > 1).any():
+    if type.dtype.is_bool and (raw > 1).any():
         raise GraphError("the bytes of booleans are 0 and 1")
-    stored = found.view(type.dtype.numpy.newbyteorder("<"))
+    stored = raw.view(type.dtype.numpy.newbyteorder("<"))
     return stored.astype(type.dtype.numpy).reshape(shape)
 
 

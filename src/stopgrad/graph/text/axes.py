@@ -18,18 +18,18 @@ class Axes:
     """Knows which attributes of which definitions are axes."""
 
     def __init__(self) -> None:
-        self._found: dict[type[Op], list[tuple[int, str, bool]]] = {}
+        self._attributes: dict[type[Op], list[tuple[int, str, bool]]] = {}
 
     def check(self, definition: type[Op], inputs: Sequence[Output], values: Sequence[Any]) -> None:
         """Raise for axes that the first operand does not have. They are counted from the front."""
-        found = self._found.get(definition)
-        if found is None:
-            found = self._found[definition] = [
+        attributes = self._attributes.get(definition)
+        if attributes is None:
+            attributes = self._attributes[definition] = [
                 (i, name, kind is Kind.AXIS)
                 for i, (name, kind) in enumerate(definition.kinds.items())
                 if kind in _AXES
             ]
-        for i, name, alone in found:
+        for i, name, alone in attributes:
             axes = (values[i],) if alone else values[i]
             # A new axis may be behind the last one.
             end = (inputs[0].ndim if inputs else 0) + alone

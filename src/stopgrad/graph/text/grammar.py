@@ -138,7 +138,7 @@ class Values:
             inner = brackets[-1]
             minus = self._takes("-")
             if len(brackets) > 1 and self._sign == inner.end and not minus and not inner.terms:
-                made: Any = self._closed(brackets)  # After a final comma, or with nothing inside.
+                value: Any = self._closed(brackets)  # After a final comma, or with nothing inside.
             else:
                 form = self._bracket()
                 if form is not None:
@@ -146,10 +146,10 @@ class Values:
                     if len(brackets) > limits.DEPTH:
                         raise GraphError(f"more than {limits.DEPTH} brackets stand inside one another")
                     continue
-                made = self._finished(self._atom(), minus)
+                value = self._finished(self._atom(), minus)
             while True:
                 inner = brackets[-1]
-                inner.take(made)
+                inner.take(value)
                 if self._sign in _OPERATORS:
                     check_size(inner.terms[-1])
                     inner.operator = self._sign
@@ -167,7 +167,7 @@ class Values:
                     self._refuse(f"a comma or {inner.end!r}")
                 inner.parts.append(inner.close())
                 inner.comma = False
-                made = self._closed(brackets)
+                value = self._closed(brackets)
 
     # --------------------------------------------------------------------------------------- tokens
 
@@ -181,14 +181,14 @@ class Values:
         self._at = match.end()
 
     def _takes(self, sign: str) -> bool:
-        found = self._sign == sign
-        if found:
+        matches = self._sign == sign
+        if matches:
             self._advance()
-        return found
+        return matches
 
     def _refuse(self, expected: str) -> NoReturn:
-        found = "the end" if self.ended else repr(self._token[:20])
-        raise GraphError(f"expected {expected}, found {found}")
+        token = "the end" if self.ended else repr(self._token[:20])
+        raise GraphError(f"expected {expected}, found {token}")
 
     def _bracket(self) -> str | None:
         """The name before an opening bracket, perhaps empty; None if no bracket opens here."""
@@ -217,33 +217,33 @@ class Values:
         self._advance()
         bracket = brackets.pop()
         parts = bracket.parts
-        made: Any
+        value: Any
         if bracket.form == "max":
             if len(parts) != 2 or type(parts[1]) is not int:
                 raise GraphError("max takes a size and an integer")
-            made = _not_too_deep(at_least(check_size(parts[0]), parts[1]))
+            value = _not_too_deep(at_least(check_size(parts[0]), parts[1]))
         elif bracket.form == "[":
-            made = parts
+            value = parts
         elif bracket.form:
             if bracket.form not in self._forms:
                 raise GraphError(f"nothing is written {bracket.form[:20]}(...)")
-            made = self._forms[bracket.form](*parts)
+            value = self._forms[bracket.form](*parts)
         else:
-            made = check_size(parts[0]) if len(parts) == 1 and not bracket.comma else tuple(parts)
-        return self._finished(made, bracket.minus)
+            value = check_size(parts[0]) if len(parts) == 1 and not bracket.comma else tuple(parts)
+        return self._finished(value, bracket.minus)
 
-    def _finished(self, made: object, minus: bool) -> Any:
+    def _finished(self, value: object, minus: bool) -> Any:
         """An operand, with the power behind it and the minus before it."""
         if self._takes("**"):
             power = self._atom()
-            if type(power) is not int or not 0 <= power <= DEGREE or not isinstance(made, Dim):
+            if type(power) is not int or not 0 <= power <= DEGREE or not isinstance(value, Dim):
                 raise GraphError(f"a power is that of a size, with an exponent of at most {DEGREE}")
-            made = made**power
+            value = value**power
         if not minus:
-            return made
-        if isinstance(made, bool) or not isinstance(made, (int, float, Dim)):
+            return value
+        if isinstance(value, bool) or not isinstance(value, (int, float, Dim)):
             raise GraphError("a minus stands before a number or a size")
-        return -made
+        return -value
 
 
 def check_size(value: object) -> int | Dim:

@@ -64,17 +64,17 @@ class _Text:
 
     def computed_from(self, inputs: tuple[Output, ...]) -> bytearray:
         """Marks the operations that depend only on *inputs*, which are placeholders."""
-        found = self.reached.get(inputs)
-        if found is None:
-            given = {x.op for x in inputs}
-            found = bytearray(len(self.operations))
+        marks = self.reached.get(inputs)
+        if marks is None:
+            sources = {x.op for x in inputs}
+            marks = bytearray(len(self.operations))
             for op in self.operations.values():
                 free = op.definition.fed or op.definition.stateful
-                found[op.id] = op in given or (not free and all(found[x.op.id] for x in op.inputs))
+                marks[op.id] = op in sources or (not free and all(marks[x.op.id] for x in op.inputs))
             if len(self.reached) >= limits.PARAMETERS:
                 raise GraphError(f"the bodies of one graph have over {limits.PARAMETERS} lists of parameters")
-            self.reached[inputs] = found
-        return found
+            self.reached[inputs] = marks
+        return marks
 
 
 class Reader:
@@ -141,8 +141,8 @@ class Reader:
     def _begin(self, name: str) -> _Text:
         if name in self._graphs:
             raise GraphError(f"graph {name} stands twice")
-        made = self._graphs[name] = _Text()
-        return made
+        text = self._graphs[name] = _Text()
+        return text
 
     # -------------------------------------------------------------------------------------- a line
 
@@ -181,19 +181,19 @@ class Reader:
         self.operations.append(op)
 
     def _read_types(self, text: str) -> tuple[TensorType, ...]:
-        found: list[TensorType] = []
-        at = 0
-        while at < len(text):
-            match = _TYPE.match(text, at)
+        parsed: list[TensorType] = []
+        start = 0
+        while start < len(text):
+            match = _TYPE.match(text, start)
             if match is None:
-                raise GraphError(f"{text[at : at + 40]!r} is no type, as float32[n, 3]")
-            found.append(self._read_type(match[1], match[2]))
-            at = match.end()
-            if len(found) > limits.OUTPUTS:
+                raise GraphError(f"{text[start : start + 40]!r} is no type, as float32[n, 3]")
+            parsed.append(self._read_type(match[1], match[2]))
+            start = match.end()
+            if len(parsed) > limits.OUTPUTS:
                 raise GraphError(f"an operation has more than {limits.OUTPUTS} outputs")
         if len(self._types) > _REMEMBERED:
             self._types.clear()
-        types = self._types[text] = tuple(found)
+        types = self._types[text] = tuple(parsed)
         return types
 
     def _read_type(self, dtype: str, text: str) -> TensorType:
@@ -214,10 +214,10 @@ class Reader:
         """The size of a name. Unknown sizes become fresh ones, one for each name."""
         if FRESH.fullmatch(name) is None:
             return dim(name)
-        found = self._sizes.get(name)
-        if found is None:
-            found = self._sizes[name] = dim()
-        return found
+        size = self._sizes.get(name)
+        if size is None:
+            size = self._sizes[name] = dim()
+        return size
 
     def _read_attributes(
         self,
@@ -234,26 +234,26 @@ class Reader:
             "body": partial(self._body, where, outside),
         }
         unsaid = {name: () for name, kind in definition.kinds.items() if kind is Kind.SHARDING}
-        given: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         values = Values(text, self._size, forms)
         while not values.ended:
             name, value = values.attribute()
-            if name not in definition.attributes or name in given:
+            if name not in definition.attributes or name in attributes:
                 raise GraphError(
-                    f"the attribute {name[:60]!r} {'stands twice' if name in given else 'is unknown'}; "
+                    f"the attribute {name[:60]!r} {'stands twice' if name in attributes else 'is unknown'}; "
                     f"{definition.type} has {', '.join(definition.attributes) or 'none'}"
                 )
-            given[name] = value
-        given = {**unsaid, **given}
-        missing = [name for name in definition.attributes if name not in given]
+            attributes[name] = value
+        attributes = {**unsaid, **attributes}
+        missing = [name for name in definition.attributes if name not in attributes]
         if missing:
             raise GraphError(f"the attribute {missing[0]!r} is missing")
-        made = definition.canonical([given[name] for name in definition.attributes])
+        canonical = definition.canonical([attributes[name] for name in definition.attributes])
         if not outside:
             if len(self._attributes) > _REMEMBERED:
                 self._attributes.clear()
-            self._attributes[definition, types_text, text] = made
-        return made
+            self._attributes[definition, types_text, text] = canonical
+        return canonical
 
     def _literal(self, types: tuple[TensorType, ...], outside: list[Any], *parts: object) -> Literal:
         """The value of a constant, which has the type of the result."""
@@ -301,9 +301,9 @@ class Reader:
         return block, origin
 
     def _block(self, path: str) -> Region:
-        found = self._blocks.get(path)
-        if found is not None:
-            return found
+        block = self._blocks.get(path)
+        if block is not None:
+            return block
         numbers = path.split("/")
         if len(numbers) > limits.NESTING or not all(n.isdecimal() and len(n) < 10 for n in numbers):
             raise GraphError(f"{path[:60]!r} names no no_gradient block")

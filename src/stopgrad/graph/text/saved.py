@@ -115,12 +115,12 @@ class _Places:
         if raw is None:
             return -1
         key = id(raw[0]), raw[1]
-        found = self._rows.get(key)
-        if found is None:
-            found = self._rows[key] = len(self._table)
+        row = self._rows.get(key)
+        if row is None:
+            row = self._rows[key] = len(self._table)
             location = decode(raw)
             self._table.append([self._field(location, name) for name in _FIELDS])
-        return found
+        return row
 
     def _field(self, location: Location, name: str) -> int:
         value = getattr(location, name)
@@ -169,8 +169,8 @@ class _Table:
         return len(self._rows)
 
     def location(self, row: int) -> Location:
-        found = self._locations.get(row)
-        if found is None:
+        location = self._locations.get(row)
+        if location is None:
             fields: dict[str, Any] = dict(zip(_FIELDS, self._rows[row].tolist(), strict=True))
             for name, value in fields.items():
                 if name in _TEXTS:
@@ -179,21 +179,21 @@ class _Table:
                     raise GraphError(f"row {row} holds a negative {name}")
                 elif value < 0:
                     fields[name] = None
-            found = self._locations[row] = Location(**fields)
-        return found
+            location = self._locations[row] = Location(**fields)
+        return location
 
     def _text(self, i: int) -> str:
-        found = self._decoded.get(i)
-        if found is None:
+        text = self._decoded.get(i)
+        if text is None:
             if not 0 <= i < len(self._ends):
                 raise GraphError(f"there is no text {i}")
             start = int(self._ends[i - 1]) if i else 0
             try:
-                found = self._texts[start : int(self._ends[i])].tobytes().decode(errors="surrogatepass")
+                text = self._texts[start : int(self._ends[i])].tobytes().decode(errors="surrogatepass")
             except UnicodeDecodeError as error:
                 raise GraphError(f"text {i} is no UTF-8: {error.reason}") from None
-            self._decoded[i] = found
-        return found
+            self._decoded[i] = text
+        return text
 
 
 def _column(file: ArrayFile, name: str, dtype: DType, width: int | None = None) -> NumpyArray:

@@ -64,15 +64,15 @@ def from_text(text: str, arrays: Mapping[str, NumpyArray] | None = None, *, trus
         >>> graph.operations
         (<Placeholder 'x'>,)
     """
-    given = {} if arrays is None else arrays
+    mapping = {} if arrays is None else arrays
 
     def array(name: str, type: TensorType) -> NumpyArray:
-        if name not in given:
+        if name not in mapping:
             raise GraphError(
                 f"the array {name[:60]!r} is not in the text; it is in the file that Graph.save writes"
             )
-        check_array(given[name].dtype, given[name].shape, type, "the mapping", f"the array {name[:60]!r}")
-        return given[name]
+        check_array(mapping[name].dtype, mapping[name].shape, type, "the mapping", f"the array {name[:60]!r}")
+        return mapping[name]
 
     return Reader(array, flag(trusted, "from_text: trusted")).read(text)
 

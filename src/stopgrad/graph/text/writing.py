@@ -47,7 +47,7 @@ class Writer:
 
     def lines(self, graph: Graph) -> list[str]:
         """The text, line by line."""
-        found: list[str] = []
+        lines: list[str] = []
         self._graphs[graph] = ""
         stack = [self._open(graph)]
         while stack:
@@ -58,15 +58,15 @@ class Writer:
                     if len(stack) > limits.NESTING:
                         raise GraphError(f"{describe(op)} cannot be written: its bodies nest too deeply")
                     self._graphs[body.graph] = str(len(self._graphs))
-                    found.append(f"{indent}graph {self._graphs[body.graph]} {{")
+                    lines.append(f"{indent}graph {self._graphs[body.graph]} {{")
                     stack.append(self._open(body.graph))
                     break
-                found.append(indent + self._line(op))
+                lines.append(indent + self._line(op))
             else:
                 stack.pop()
                 if stack:
-                    found.append("  " * (len(stack) - 1) + "}")
-        return found
+                    lines.append("  " * (len(stack) - 1) + "}")
+        return lines
 
     def _open(self, graph: Graph) -> Iterator[Operation]:
         """The operations of a graph that have not been written."""
@@ -134,25 +134,25 @@ class Writer:
         return f" for {where}{origin.name}"
 
     def _block(self, region: Region) -> str:
-        found = self.blocks.get(region)
-        if found is None:
+        path = self.blocks.get(region)
+        if path is None:
             chain: list[Region] = []
             outer: Region | None = region
             while outer is not None and outer not in self.blocks:
                 chain.append(outer)
                 outer = outer.outer
-            found = self.blocks[outer] if outer is not None else ""
+            path = self.blocks[outer] if outer is not None else ""
             for inner in reversed(chain):
-                found = self.blocks[inner] = f"{found}/{len(self.blocks) + 1}".lstrip("/")
-            if found.count("/") >= limits.NESTING:
+                path = self.blocks[inner] = f"{path}/{len(self.blocks) + 1}".lstrip("/")
+            if path.count("/") >= limits.NESTING:
                 raise GraphError(f"more than {limits.NESTING} no_gradient blocks stand inside one another")
-        return found
+        return path
 
     def _size(self, size: int | Dim) -> str:
         if not isinstance(size, Dim):
             return str(size)
-        found = self._sizes.get(size)
-        if found is None:
+        written = self._sizes.get(size)
+        if written is None:
             if depth(size) > limits.DEPTH:
                 raise GraphError(f"in a size, more than {limits.DEPTH} quotients stand inside one another")
             text = repr(size)
@@ -160,19 +160,19 @@ class Writer:
                 # Terms are sorted by the text's own names, so that reading and writing gives the same.
                 FRESH.sub(self._number, text)
                 text = repr(renamed(size, lambda name: self._unknown[name]))
-            found = self._sizes[size] = text
-        return found
+            written = self._sizes[size] = text
+        return written
 
     def _number(self, match: re.Match[str]) -> str:
         return self._unknown.setdefault(match[0], f"_{len(self._unknown) + 1}")
 
     def _type(self, type: TensorType) -> str:
-        found = self._types.get(type)
-        if found is None:
+        text = self._types.get(type)
+        if text is None:
             if type.ndim > limits.RANK:
                 raise GraphError(f"a tensor of more than {limits.RANK} axes stands in no text")
-            found = self._types[type] = f"{type.dtype.name}[{', '.join(map(self._size, type.shape))}]"
-        return found
+            text = self._types[type] = f"{type.dtype.name}[{', '.join(map(self._size, type.shape))}]"
+        return text
 
     def _value(self, value: Any, label: str, depth: int = 1) -> str:
         """The text of a value; *label* is the name of an array in it that is not written into the text."""

@@ -20,8 +20,8 @@ def is_key(aval: jax.core.ShapedArray) -> bool:
 
 def words_of(aval: jax.core.ShapedArray) -> int:
     """How many words a key has."""
-    found: int = aval.dtype._impl.key_shape[0]
-    return found
+    count: int = aval.dtype._impl.key_shape[0]
+    return count
 
 
 def type_of(aval: jax.core.ShapedArray) -> TensorType:

@@ -42,27 +42,27 @@ def decided(function: Flat, values: Sequence[Any]) -> Flat | None:
     """
     if not values or any(isinstance(x, jax.ShapeDtypeStruct) for x in values):
         return None
-    known: list[Any] = []
-    while len(known) <= MOST:
-        computed = _asked_for(function, values, known)
-        if computed is None or not all(map(_is_same, known, computed)):
+    answers: list[Any] = []
+    while len(answers) <= MOST:
+        computed = _asked_for(function, values, answers)
+        if computed is None or not all(map(_is_same, answers, computed)):
             return None
-        if len(computed) == len(known):
-            return lambda *xs: _answering(function, xs, known, [])
-        known = computed
+        if len(computed) == len(answers):
+            return lambda *xs: _answering(function, xs, answers, [])
+        answers = computed
     return None
 
 
-def _asked_for(function: Flat, values: Sequence[Any], known: Sequence[Any]) -> list[Any] | None:
+def _asked_for(function: Flat, values: Sequence[Any], answers: Sequence[Any]) -> list[Any] | None:
     """The values that are asked for, up to the first after those known; None if they cannot be computed."""
-    asked: list[Any] = []
+    tracers: list[Any] = []
 
     def leading_there(*xs: Any) -> list[Any]:
         try:
-            _answering(function, xs, known, asked)
+            _answering(function, xs, answers, tracers)
         except _AskedError as error:
-            return [*asked, error.tracer]
-        return asked
+            return [*tracers, error.tracer]
+        return tracers
 
     closed = jax.make_jaxpr(leading_there)(*values)
     lean, used = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals))
@@ -72,15 +72,15 @@ def _asked_for(function: Flat, values: Sequence[Any], known: Sequence[Any]) -> l
     return list(compute(*[x for x, is_used in zip(values, used, strict=True) if is_used]))
 
 
-def _answering(function: Flat, xs: Sequence[Any], known: Sequence[Any], asked: list[Any]) -> Any:
+def _answering(function: Flat, xs: Sequence[Any], answers: Sequence[Any], tracers: list[Any]) -> Any:
     def value_of(tracer: Any) -> Any:
-        for earlier, value in zip(asked, known, strict=False):
+        for earlier, value in zip(tracers, answers, strict=False):
             if earlier is tracer:
                 return value
-        if len(asked) == len(known):
+        if len(tracers) == len(answers):
             raise _AskedError(tracer)
-        asked.append(tracer)
-        return known[len(asked) - 1]
+        tracers.append(tracer)
+        return answers[len(tracers) - 1]
 
     with concrete(xs[0], value_of):
         return function(*xs)

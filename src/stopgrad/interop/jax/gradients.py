@@ -45,17 +45,17 @@ def differentiated(
     smooth = [j for j, y in enumerate(closed.out_avals) if chosen[j] and is_float(y)]
 
     def both(*xs: Any) -> Any:
-        def of(*some: Any) -> Any:
+        def losses_at(*inputs: Any) -> Any:
             filled = list(xs)
-            for i, x in zip(wrt, some, strict=True):
+            for i, x in zip(wrt, inputs, strict=True):
                 filled[i] = x
-            made = function(*filled)
-            return [made[j] for j in smooth], made
+            results = function(*filled)
+            return [results[j] for j in smooth], results
 
         if not wrt or not smooth:
             return [*function(*xs)]
-        _, pull, made = jax.vjp(of, *[xs[i] for i in wrt], has_aux=True)
-        return [*made, *pull([jnp.ones_like(made[j]) for j in smooth])]
+        _, pull, results = jax.vjp(losses_at, *[xs[i] for i in wrt], has_aux=True)
+        return [*results, *pull([jnp.ones_like(results[j]) for j in smooth])]
 
     return jax.make_jaxpr(both)(*arrays)
 
@@ -74,18 +74,18 @@ def losses_of(what: str, program: Program, has_aux: bool | None = None) -> list[
     types = [jax.ShapeDtypeStruct(y.shape, y.dtype) for y in program.closed.out_avals]
     if has_aux is False:
         return [True] * len(types)
-    made = program.rebuild(types)
+    returned = program.rebuild(types)
     if has_aux is None:
-        part = losses_in(made)
-    elif isinstance(made, (tuple, list)) and made:
-        part = made[0]
+        part = losses_in(returned)
+    elif isinstance(returned, (tuple, list)) and returned:
+        part = returned[0]
     else:
         raise ArgumentError(
             f"{what}: with has_aux=True a function returns a pair, of the loss and anything; "
             f"{program.name} does not"
         )
-    those = set(map(id, jax.tree_util.tree_leaves(part)))
-    chosen = [id(y) in those for y in types]
+    loss_ids = set(map(id, jax.tree_util.tree_leaves(part)))
+    chosen = [id(y) in loss_ids for y in types]
     return chosen if any(map(is_float, itertools.compress(types, chosen))) else [True] * len(types)
 
 
@@ -120,9 +120,9 @@ class Gradients:
         if not any(map(is_float, self._closed.out_avals)):
             return []
         whole = differentiated(self._closed, arrays, wrt)
-        made = jex.jaxpr_as_fun(whole)(*arrays)
-        gradients = made[len(self._closed.out_avals) :]
-        return [_looked_at(g, arrays[i]) for g, i in zip(gradients, wrt, strict=True)]
+        results = jex.jaxpr_as_fun(whole)(*arrays)
+        gradients = results[len(self._closed.out_avals) :]
+        return [_statistics(g, arrays[i]) for g, i in zip(gradients, wrt, strict=True)]
 
     def __call__(self, measured: Measured, values: Sequence[Any]) -> Measured:
         """What a graph of ours measured, with JAX's gradients at what is asked about.
@@ -130,15 +130,19 @@ class Gradients:
         What the graph measured on the way there is kept only if it arrives at the same gradients.
         """
         arrays = [array_for(x, aval) for x, aval in zip(values, self._closed.in_avals, strict=True)]
-        found = dict(zip(self._asked, self._run(*arrays), strict=False))
-        own = {name: _magnitude(found[name], one) for name, one in measured.of.items() if name in found}
+        by_name = dict(zip(self._asked, self._run(*arrays), strict=False))
+        own = {
+            name: _magnitude(by_name[name], magnitude)
+            for name, magnitude in measured.of.items()
+            if name in by_name
+        }
         agree = all(_agree(own[name], measured.of[name]) for name in own)
-        at = dict(measured.at) if agree else {y: measured.at[y] for y in measured.ys if y in measured.at}
-        at |= {measured.xs[name]: one.norm for name, one in own.items()}
-        return replace(measured, of={**measured.of, **own}, at=at)
+        norms = dict(measured.at) if agree else {y: measured.at[y] for y in measured.ys if y in measured.at}
+        norms |= {measured.xs[name]: magnitude.norm for name, magnitude in own.items()}
+        return replace(measured, of={**measured.of, **own}, at=norms)
 
 
-def _looked_at(g: Any, x: Any) -> tuple[Any, ...]:
+def _statistics(g: Any, x: Any) -> tuple[Any, ...]:
     return (*_norm(g), jnp.sum(g == 0), jnp.sum(jnp.isnan(g)), jnp.sum(jnp.isinf(g)), *_norm(x))
 
 
@@ -151,8 +155,8 @@ def _norm(x: Any) -> tuple[Any, Any]:
     return scale, jnp.sum(jnp.square(size / scale))
 
 
-def _magnitude(looked: Sequence[Any], like: Magnitude) -> Magnitude:
-    scale, squares, zeros, nans, infs, own, own_squares = [float(x) for x in looked]
+def _magnitude(statistics: Sequence[Any], like: Magnitude) -> Magnitude:
+    scale, squares, zeros, nans, infs, own, own_squares = [float(x) for x in statistics]
 
     def norm(scale: float, squares: float) -> float:
         return scale * math.sqrt(squares) if math.isfinite(scale) else scale

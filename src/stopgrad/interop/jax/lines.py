@@ -35,9 +35,9 @@ def is_installed(file: str) -> bool:
 
 def frames(eqn: jex.JaxprEqn) -> Iterator[tuple[CodeType, int]]:
     """The frames that led to an equation, innermost first. Inside a ``jit`` they end at its function."""
-    found = eqn.source_info.traceback
-    if found is not None:
-        codes, instructions = found.raw_frames()
+    traceback = eqn.source_info.traceback
+    if traceback is not None:
+        codes, instructions = traceback.raw_frames()
         yield from zip(codes, instructions, strict=True)
 
 
@@ -51,10 +51,10 @@ def place_of(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation | Non
         named = _where_named(eqn, around)
         if named is not None:
             return named
-    found = frames(eqn)
-    for code, instruction in found:
+    stack = frames(eqn)
+    for code, instruction in stack:
         if not is_between(code.co_filename):
-            return called(code, instruction, itertools.chain(found, _callers(around)))
+            return called(code, instruction, itertools.chain(stack, _callers(around)))
     return around
 
 
@@ -64,18 +64,20 @@ def _where_named(eqn: jex.JaxprEqn, around: RawLocation | None) -> RawLocation |
     It may be JAX's own, such as that of a batched ``cond``, with the line that called it; None where nobody's
     code up to the user's own names it.
     """
-    every = list(frames(eqn))
-    if every and not any(code.co_filename == _HOME and "stop_gradient" in code.co_name for code, _ in every):
+    all_frames = list(frames(eqn))
+    if all_frames and not any(
+        code.co_filename == _HOME and "stop_gradient" in code.co_name for code, _ in all_frames
+    ):
         # Nobody called it: it has the place of what JAX put it in for, such as a cond that is batched twice.
-        (code, instruction), *outer = every
+        (code, instruction), *outer = all_frames
         return called(code, instruction, itertools.chain(outer, _callers(around)))
-    found = iter(every)
-    for code, instruction in found:
+    stack = iter(all_frames)
+    for code, instruction in stack:
         file = code.co_filename
         if kind_of(file) != OWN and "stopgradient" in code.co_qualname.replace("_", "").lower():
             continue  # It is the function itself, JAX's or that of a library over it, such as Keras'.
         if any("stop_gradient" in name for name in (*code.co_names, *code.co_freevars, *code.co_varnames)):
-            return called(code, instruction, itertools.chain(found, _callers(around)))
+            return called(code, instruction, itertools.chain(stack, _callers(around)))
         if kind_of(file) == OWN:
             return None
     return None
@@ -131,7 +133,7 @@ def is_inside(eqn: jex.JaxprEqn) -> bool:
 def is_ruled_by_jax(eqn: jex.JaxprEqn) -> bool:
     """Whether the function of an equation with a rule of its own is JAX's, as ``nn.relu`` is."""
     for value in eqn.params.values():
-        told = getattr(getattr(value, "jaxpr", value), "debug_info", None)
-        if _JAX in str(getattr(told, "func_src_info", "")):
+        debug_info = getattr(getattr(value, "jaxpr", value), "debug_info", None)
+        if _JAX in str(getattr(debug_info, "func_src_info", "")):
             return True
     return False

@@ -84,8 +84,8 @@ def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     graph, inputs, outputs = _built("jax.load", f, program)
     kinds = [x.type for x in inputs]
 
-    def leaves(given: tuple[Any, ...], by_name: dict[str, Any]) -> list[Any]:
-        values = program.leaves(given, by_name)
+    def leaves(positional: tuple[Any, ...], by_name: dict[str, Any]) -> list[Any]:
+        values = program.leaves(positional, by_name)
         return [_fed(x, kind.dtype) for x, kind in zip(values, kinds, strict=True)]
 
     return Model(
@@ -175,15 +175,15 @@ def explain(
         >>> flow["p.encoder"].status, flow["p.encoder"].update.verdict
         ('stopped', 'moves without a gradient')
     """
-    told = flag(magnitudes, "jax.explain: magnitudes")
+    with_magnitudes = flag(magnitudes, "jax.explain: magnitudes")
     training = Training(grad, wrt, optimizer)
     if keras.is_model(f) and len(args) == 2 and not kwargs and argnums is None:
         loss = keras.fit_loss("jax.explain", f)
-        flow = _flow("jax.explain", loss, (f, *args), {}, 0, told)
+        flow = _flow("jax.explain", loss, (f, *args), {}, 0, with_magnitudes)
         return flow.with_steps(keras_steps("jax.explain", f, args, training)) if training.is_given else flow
     if training.is_given:
-        return _trained("jax.explain", f, args, kwargs, argnums, training, told, has_aux)
-    return _flow("jax.explain", f, args, kwargs, argnums, told, has_aux)
+        return _trained("jax.explain", f, args, kwargs, argnums, training, with_magnitudes, has_aux)
+    return _flow("jax.explain", f, args, kwargs, argnums, with_magnitudes, has_aux)
 
 
 @guarded("jax.assert_flows")
@@ -291,9 +291,9 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
     """The graph of a program, its inputs and its outputs."""
     graph = Graph()
     place = definition_of(f)
-    told = refused(program.closed.jaxpr, place)
-    if told:
-        listed = "".join(f"\n  {one}" for one in told)
+    problems = refused(program.closed.jaxpr, place)
+    if problems:
+        listed = "".join(f"\n  {problem}" for problem in problems)
         raise GraphError(f"{what}: {program.name} holds what cannot be imported:{listed}")
     with graph.as_default():
         inputs = []
@@ -301,9 +301,9 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
             kind = type_of(v.aval)
             inputs.append(sg.placeholder(kind.dtype, kind.shape, operation_name(path) or None))
         with Inside(place=place):
-            made = without_gc(run, program.closed.jaxpr, program.closed.consts, inputs, place)
-        taken = {id(x) for x in inputs}
-        outputs = [sg.identity(y) if id(y) in taken else y for y in made]
+            results = without_gc(run, program.closed.jaxpr, program.closed.consts, inputs, place)
+        input_ids = {id(x) for x in inputs}
+        outputs = [sg.identity(y) if id(y) in input_ids else y for y in results]
     return graph, inputs, outputs
 
 
@@ -340,14 +340,14 @@ class Question(NamedTuple):
         Raises:
             ArgumentError: one of them is only a shape.
         """
-        found = []
+        arrays = []
         for (path, x), value in zip(self.inputs.items(), values, strict=True):
             if isinstance(value, jax.ShapeDtypeStruct):
-                told = "is only a shape; magnitudes are those of values: give an array"
-                raise ArgumentError(f"{what}: {path} {told}")
+                reason = "is only a shape; magnitudes are those of values: give an array"
+                raise ArgumentError(f"{what}: {path} {reason}")
             fits = isinstance(value, jax.Array) and value.dtype == x.dtype.numpy
-            found.append(value if fits else canonical(value, x.dtype.numpy))
-        return found
+            arrays.append(value if fits else canonical(value, x.dtype.numpy))
+        return arrays
 
 
 def question(
@@ -379,7 +379,7 @@ def question(
     xs = {program.paths[i]: inputs[i] for i in asked}
     values = program.leaves(args, kwargs)
     places = {program.paths[i]: i for i in asked}
-    found = unused(program.closed, values, graph, inputs, places)
+    findings = unused(program.closed, values, graph, inputs, places)
     named = dict(zip(program.paths, inputs, strict=True))
     updated = {x for path, x in xs.items() if path in program.updated}
     losses = losses_of(what, program, has_aux)
@@ -393,7 +393,7 @@ def question(
         updated=frozenset(updated),
         is_mapped=functools.partial(_is_among, frozenset(mapped(program.closed.jaxpr, definition_of(f)))),
     )
-    return Question(program, named, asking, found, places, losses)
+    return Question(program, named, asking, findings, places, losses)
 
 
 def _is_among(places: frozenset[tuple[int, int]], op: Operation) -> bool:
@@ -414,13 +414,13 @@ def _flow(
     magnitudes: bool = False,
     has_aux: bool | None = None,
 ) -> Flow:
-    found = question(what, f, args, kwargs, argnums, has_aux=has_aux)
+    posed = question(what, f, args, kwargs, argnums, has_aux=has_aux)
     measured = None
     if magnitudes:
-        values = found.program.leaves(args, kwargs)
-        ours = Measuring(found.asked, list(found.inputs.values()), {})(found.fed(what, values))
-        measured = Gradients(of_results(found.program.closed, found.losses), found.positions)(ours, values)
-    return without_gc(flow_of, found.asked, (), found.findings, measured)
+        values = posed.program.leaves(args, kwargs)
+        ours = Measuring(posed.asked, list(posed.inputs.values()), {})(posed.fed(what, values))
+        measured = Gradients(of_results(posed.program.closed, posed.losses), posed.positions)(ours, values)
+    return without_gc(flow_of, posed.asked, (), posed.findings, measured)
 
 
 def _trained(
@@ -434,24 +434,26 @@ def _trained(
     has_aux: bool | None = None,
 ) -> Flow:
     """The report on what is trained, with what an update does to it."""
-    found = updated(what, f, args, kwargs, argnums, training)
-    has_aux = has_aux if found.loss is f else None  # Else what it returns besides is gone.
-    return _flow(what, found.loss, args, kwargs, found.argnums, magnitudes, has_aux).with_steps(found.steps)
+    trained = updated(what, f, args, kwargs, argnums, training)
+    has_aux = has_aux if trained.loss is f else None  # Else what it returns besides is gone.
+    return _flow(what, trained.loss, args, kwargs, trained.argnums, magnitudes, has_aux).with_steps(
+        trained.steps
+    )
 
 
 def _keys(what: str, flow: Flow, to: str | Sequence[str] | None) -> list[str]:
     """The arguments that an assertion names, with all below them; there are some that can have gradients."""
     every = list(flow.xs)
     differentiable = [key for key in every if flow.xs[key].type.differentiable]
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     if to is None:
-        found |= dict.fromkeys([key for key in differentiable if not flow.is_updated(key)])
+        keys |= dict.fromkeys([key for key in differentiable if not flow.is_updated(key)])
     for name in () if to is None else flatten(to)[0]:
         below = called(str(name), every)
         if not below:
             raise GraphError(f"{what}: there is no argument {name!r}; there are {some(every, SHOWN)}")
-        found |= dict.fromkeys(below)
-    if found.keys().isdisjoint(differentiable):
-        there = f" ({some(list(found) or every, SHOWN)})" if every else ""
-        raise ArgumentError(f"{what}: nothing is asked about that can have a gradient{there}")
-    return list(found)
+        keys |= dict.fromkeys(below)
+    if keys.keys().isdisjoint(differentiable):
+        listed = f" ({some(list(keys) or every, SHOWN)})" if every else ""
+        raise ArgumentError(f"{what}: nothing is asked about that can have a gradient{listed}")
+    return list(keys)

@@ -68,37 +68,37 @@ class JaxMonitor(Monitor):
             trained = [id(v) for v in self._model.trainable_variables]
             if trained != self._trained:
                 self._trained, self._question = trained, None
-        asked, values = self._traced(args, kwargs)
+        posed, values = self._traced(args, kwargs)
         assert self._asking is not None
         assert self._gradients is not None
         own = functools.partial(self._gradients, values=values)
-        fed = asked.fed("jax.monitor", values)
-        flow = self._asking(dict(zip(asked.inputs.values(), fed, strict=True)), own)
+        fed = posed.fed("jax.monitor", values)
+        flow = self._asking(dict(zip(posed.inputs.values(), fed, strict=True)), own)
         if self._training.is_given and self._model is not None:
             flow = flow.with_steps(keras_steps("jax.monitor", self._model, args[1:], self._training))
         elif self._training.is_given:
             training = self._training._replace(optimizer=_present(self._training.optimizer))
-            found = updated("jax.monitor", self._f, args, kwargs, self._argnums, training)
-            flow = flow.with_steps(found.steps)
+            update = updated("jax.monitor", self._f, args, kwargs, self._argnums, training)
+            flow = flow.with_steps(update.steps)
         self._take(verdicts_of(flow))
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Question, list[Any]]:
         """The function as it was traced for arguments like these, and their values."""
-        known = self._question
-        if known is not None:
+        posed = self._question
+        if posed is not None:
             try:
-                values = known.program.leaves(args, kwargs)
+                values = posed.program.leaves(args, kwargs)
             except ArgumentError:  # They have another structure.
-                known = None
+                posed = None
             else:
-                known = known if self._kinds == list(map(_kind, values)) else None
-        if known is None:
-            known = self._question = question("jax.monitor", self._f, args, kwargs, self._argnums)
-            self._asking = Repeated(known.asked, known.findings, "xla")
-            self._gradients = Gradients(of_results(known.program.closed, known.losses), known.positions)
-            values = known.program.leaves(args, kwargs)
+                posed = posed if self._kinds == list(map(_kind, values)) else None
+        if posed is None:
+            posed = self._question = question("jax.monitor", self._f, args, kwargs, self._argnums)
+            self._asking = Repeated(posed.asked, posed.findings, "xla")
+            self._gradients = Gradients(of_results(posed.program.closed, posed.losses), posed.positions)
+            values = posed.program.leaves(args, kwargs)
             self._kinds = list(map(_kind, values))
-        return known, values
+        return posed, values
 
     def keras_callback(self) -> Any:
         """A callback for ``fit`` of the Keras model that is monitored: its steps are the batches.

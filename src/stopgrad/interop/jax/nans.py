@@ -97,12 +97,12 @@ def _traced(
     arrays = [array_for(x, aval) for x, aval in zip(values, program.closed.in_avals, strict=True)]
     whole = differentiated(program.closed, arrays, wrt, losses)
     stepping = Stepping(_written(program.closed.jaxpr))
-    given = [stepping.held(x, "argument", path) for x, path in zip(arrays, program.paths, strict=True)]
+    arguments = [stepping.initial(x, "argument", path) for x, path in zip(arrays, program.paths, strict=True)]
     count = len(program.closed.jaxpr.outvars)
     live = [i < count for i in range(len(whole.jaxpr.outvars))]
-    made = stepping.run(whole.jaxpr, whole.consts, given, place, live)
-    results = [Result(name, y.marks, False) for name, y in zip(_names(program), made, strict=False)]
-    for i, y in zip(wrt, made[count:], strict=False):
+    outputs = stepping.run(whole.jaxpr, whole.consts, arguments, place, live)
+    results = [Result(name, y.marks, False) for name, y in zip(_names(program), outputs, strict=False)]
+    for i, y in zip(wrt, outputs[count:], strict=False):
         results.append(Result(f"the gradient of {program.paths[i]}", y.marks, True))
     return reported(stepping.events, results, _cure, len(stepping.ran))
 
@@ -115,46 +115,46 @@ def _names(program: Program) -> list[str]:
 
 def _written(jaxpr: Any) -> dict[int, list[Any]]:
     """The user's equations, nested ones included, by the tracebacks at which they were written."""
-    found: dict[int, list[Any]] = {}
+    by_traceback: dict[int, list[Any]] = {}
     stack = [jaxpr]
     while stack:
         for eqn in stack.pop().eqns:
             if eqn.source_info.traceback is not None:
-                found.setdefault(id(eqn.source_info.traceback), []).append(eqn)
+                by_traceback.setdefault(id(eqn.source_info.traceback), []).append(eqn)
             for value in eqn.params.values():
-                for one in value if isinstance(value, (tuple, list)) else (value,):
-                    inner = getattr(one, "jaxpr", one)
+                for part in value if isinstance(value, (tuple, list)) else (value,):
+                    inner = getattr(part, "jaxpr", part)
                     if hasattr(inner, "eqns"):
                         stack.append(inner)
-    return found
+    return by_traceback
 
 
 # ------------------------------------------------------------------------------------------- cures
 
 
-def _cure(one: Made) -> tuple[str, str] | None:
-    call = one.call if one.forward is None else one.forward.call
+def _cure(event: Made) -> tuple[str, str] | None:
+    call = event.call if event.forward is None else event.forward.call
     kind = call.rsplit(".", 1)[-1]
-    if one.source is not None:
+    if event.source is not None:
         return None
-    if meets_zero(one):
-        choice = _choice(one.more)
+    if meets_zero(event):
+        choice = _choice(event.more)
         if choice is not None:
             return "branch not taken", choice_says(kind, choice, WORDS)
-        if one.forward is not None and kind not in ("eigh", "svd", "eig"):
+        if event.forward is not None and kind not in ("eigh", "svd", "eig"):
             return "0 times an infinity", UNUSED.format_map(WORDS)
-    return cure_of(one, _written_out(one, kind), WORDS)
+    return cure_of(event, _written_out(event, kind), WORDS)
 
 
-def _written_out(one: Made, kind: str) -> str:
+def _written_out(event: Made, kind: str) -> str:
     """The kind of an operation; of a root, what it is the last part of: a norm or a standard deviation."""
-    if kind != "sqrt" or one.forward is None or 0 not in subject_values(one):
+    if kind != "sqrt" or event.forward is None or 0 not in subject_values(event):
         return kind
-    behind = one.forward.more.behind()
-    squares = [x for x in behind if _is_square(x)]
-    if not squares or not any(x.kind == "reduce_sum" for x in behind):
+    ancestors = event.forward.more.behind()
+    squares = [x for x in ancestors if _is_square(x)]
+    if not squares or not any(x.kind == "reduce_sum" for x in ancestors):
         return kind
-    differs = any(x.kind == "sub" and any(y.kind == "reduce_sum" for y in x.behind()) for x in behind)
+    differs = any(x.kind == "sub" and any(y.kind == "reduce_sum" for y in x.behind()) for x in ancestors)
     return "std" if differs else "norm"
 
 
@@ -167,7 +167,7 @@ def _is_square(x: Node) -> bool:
 
 def _choice(node: Node | None) -> str | None:
     """The line of the ``where`` from which a gradient of 0 came; None if there is none near."""
-    for one in [] if node is None else node.behind():
-        if one.kind == "select_n":
-            return "" if one.place is None else f" ({in_short(decode(one.place))})"
+    for ancestor in [] if node is None else node.behind():
+        if ancestor.kind == "select_n":
+            return "" if ancestor.place is None else f" ({in_short(decode(ancestor.place))})"
     return None

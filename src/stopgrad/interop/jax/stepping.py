@@ -18,6 +18,7 @@ import numpy as np
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.jax.gradients import is_float
 from stopgrad.interop.jax.lines import place_of
+from stopgrad.interop.jax.steps import CALLS, RECOMPUTED
 from stopgrad.interop.shared.nans import (
     MOST,
     Array,
@@ -31,20 +32,8 @@ from stopgrad.interop.shared.nans import (
     least,
 )
 
-CALLS = {
-    "jit": "jaxpr",
-    "pjit": "jaxpr",
-    "closed_call": "call_jaxpr",
-    "core_call": "call_jaxpr",
-    "remat": "jaxpr",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "custom_lin": "call_jaxpr",
-}
-"""The primitives that call a jaxpr with their operands, and which of their parameters it is."""
+_RULED = ("custom_jvp_call", "custom_vjp_call", "custom_lin")
+_ENTERED = CALLS | RECOMPUTED | dict.fromkeys(_RULED, "call_jaxpr")
 ELEMENTWISE = frozenset(
     [
         "abs",
@@ -123,7 +112,6 @@ MOVING = {
     "concatenate": None,
     "dynamic_slice": 1,
     "dynamic_update_slice": 2,
-    "expand_dims": 1,
     "gather": 1,
     "pad": 2,
     "reshape": 1,
@@ -175,12 +163,12 @@ class Node:
 
     def behind(self, far: int = FAR) -> list[Node]:
         """What it was computed from, itself first, nearest first."""
-        found = {self: None}
+        nodes = {self: None}
         layer = [self]
         for _ in range(far):
-            layer = [x for one in layer for x in one.inputs if x not in found]
-            found.update(dict.fromkeys(layer))
-        return list(found)
+            layer = [x for node in layer for x in node.inputs if x not in nodes]
+            nodes.update(dict.fromkeys(layer))
+        return list(nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,18 +206,18 @@ class Stepping:
     events: Events = field(default_factory=Events)
     ran: set[int] = field(default_factory=set)
     _around: tuple[tuple[str, RawLocation | None, int | None], ...] = ()
-    _taken: dict[Any, tuple[Sequence[Value], RawLocation | None]] = field(default_factory=dict)
+    _operands: dict[Any, tuple[Sequence[Value], RawLocation | None]] = field(default_factory=dict)
     _literals: dict[Any, Value] = field(default_factory=dict)
 
-    def held(self, array: Any, source: str, name: str, place: RawLocation | None = None) -> Value:
+    def initial(self, array: Any, source: str, name: str, place: RawLocation | None = None) -> Value:
         """A value that is given, or written at a place, which may hold NaNs and infinities itself."""
         node = Node(name=name if source == "argument" else "")
         if not is_float(array):
             return Value(array, None, node)
         values = numbers(array)
 
-        def new(kind: str, some: Array, parent: int) -> Made:
-            index, count = first_index(some), int(some.sum())
+        def new(kind: str, mask: Array, parent: int) -> Made:
+            index, count = first_index(mask), int(mask.sum())
             return Made((source, name), name, kind, index, count, place, source=source, result=values)
 
         nothing = np.zeros((), np.int32)
@@ -252,44 +240,44 @@ class Stepping:
             around: the user's line that led to it.
             live: which of its results the user's own results are computed from.
         """
-        known: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+        env: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
         for v, const in zip(jaxpr.constvars, consts, strict=True):
-            known[v] = self._constant(const, around)
-        wanted = {v for v, is_live in zip(jaxpr.outvars, live, strict=True) if is_live and _is_var(v)}
-        own = set()
+            env[v] = self._constant(const, around)
+        live_vars = {v for v, is_live in zip(jaxpr.outvars, live, strict=True) if is_live and _is_var(v)}
+        own_eqns = set()
         for eqn in reversed(jaxpr.eqns):
-            if not wanted.isdisjoint(eqn.outvars):
-                own.add(id(eqn))
-                wanted.update(v for v in eqn.invars if _is_var(v))
+            if not live_vars.isdisjoint(eqn.outvars):
+                own_eqns.add(id(eqn))
+                live_vars.update(v for v in eqn.invars if _is_var(v))
         last = _last_uses(jaxpr)
         for eqn in jaxpr.eqns:
             self.ran.add(id(eqn))
             place = place_of(eqn, around)
-            operands = [self._read(known, v, place) for v in eqn.invars]
-            made = self._equation(eqn, operands, place, id(eqn) in own, wanted)
-            known.update(zip(eqn.outvars, made, strict=True))
+            operands = [self._read(env, v, place) for v in eqn.invars]
+            results = self._equation(eqn, operands, place, id(eqn) in own_eqns, live_vars)
+            env.update(zip(eqn.outvars, results, strict=True))
             for v in last.get(id(eqn), ()):
-                known.pop(v, None)
-        return [self._read(known, v, around) for v in jaxpr.outvars]
+                env.pop(v, None)
+        return [self._read(env, v, around) for v in jaxpr.outvars]
 
-    def _read(self, known: Mapping[Any, Value], v: Any, place: RawLocation | None) -> Value:
-        return known[v] if _is_var(v) else self._constant(v.val, place)
+    def _read(self, env: Mapping[Any, Value], v: Any, place: RawLocation | None) -> Value:
+        return env[v] if _is_var(v) else self._constant(v.val, place)
 
     def _constant(self, x: Any, place: RawLocation | None) -> Value:
         """A constant, which is one event however often it is read, at the line that first did."""
         key = id(x), place
-        found = self._literals.get(key)
-        if found is None:
-            found = self._literals[key] = self.held(x, "constant", _short(x), place)
-        return found
+        value = self._literals.get(key)
+        if value is None:
+            value = self._literals[key] = self.initial(x, "constant", _short(x), place)
+        return value
 
     def _equation(
-        self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool, wanted: set[Any]
+        self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool, live_vars: set[Any]
     ) -> list[Value]:
         name = eqn.primitive.name
-        live = [v in wanted and own for v in eqn.outvars]
-        if name in CALLS and CALLS[name] in eqn.params:
-            closed = eqn.params[CALLS[name]]
+        live = [v in live_vars and own for v in eqn.outvars]
+        if name in _ENTERED and _ENTERED[name] in eqn.params:
+            closed = eqn.params[_ENTERED[name]]
             jaxpr, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
             if len(jaxpr.invars) == len(operands):
                 return self.run(jaxpr, consts, operands, place, live)
@@ -321,7 +309,7 @@ class Stepping:
     ) -> list[Value]:
         """Run a body."""
         outer = self._around
-        self._around = (*outer, (called(eqn.primitive.name), place, step))
+        self._around = (*outer, (call_name(eqn.primitive.name), place, step))
         try:
             return self.run(closed.jaxpr, closed.consts, operands, place, live)
         finally:
@@ -342,31 +330,39 @@ class Stepping:
     ) -> list[Value]:
         params = eqn.params
         closed, length = params["jaxpr"], params["length"]
-        at, carries = params["num_consts"], params["num_carry"]
-        consts, carried, rows = operands[:at], operands[at : at + carries], operands[at + carries :]
-        inner = _fixed(closed.jaxpr, live, at, carries)
-        made: list[list[Value]] = [[] for _ in closed.jaxpr.outvars[carries:]]
+        fixed, carries = params["num_consts"], params["num_carry"]
+        consts, carried, rows = (
+            operands[:fixed],
+            operands[fixed : fixed + carries],
+            operands[fixed + carries :],
+        )
+        inner = _fixed(closed.jaxpr, live, fixed, carries)
+        sequences: list[list[Value]] = [[] for _ in closed.jaxpr.outvars[carries:]]
         for i in reversed(range(length)) if params["reverse"] else range(length):
-            given = [*consts, *carried, *[_row(x, i) for x in rows]]
-            results = self._within(eqn, i, place, closed, given, inner)
+            inputs = [*consts, *carried, *[_row(x, i) for x in rows]]
+            results = self._within(eqn, i, place, closed, inputs, inner)
             carried = results[:carries]
-            for some, one in zip(made, results[carries:], strict=True):
-                some.append(one)
+            for sequence, row in zip(sequences, results[carries:], strict=True):
+                sequence.append(row)
         if params["reverse"]:
-            made = [some[::-1] for some in made]
+            sequences = [sequence[::-1] for sequence in sequences]
         if not length:
             return self._bound(eqn, operands, place, any(live))
-        return [*carried, *[_stacked(some) for some in made]]
+        return [*carried, *[_stacked(sequence) for sequence in sequences]]
 
     def _while(
         self, eqn: Any, operands: list[Value], place: RawLocation | None, live: list[bool]
     ) -> list[Value]:
         params = eqn.params
-        some, more = params["cond_nconsts"], params["body_nconsts"]
-        asks, consts, carried = operands[:some], operands[some : some + more], operands[some + more :]
-        inner = _fixed(params["body_jaxpr"].jaxpr, live, more, len(carried))
+        cond_count, body_count = params["cond_nconsts"], params["body_nconsts"]
+        cond_consts, consts, carried = (
+            operands[:cond_count],
+            operands[cond_count : cond_count + body_count],
+            operands[cond_count + body_count :],
+        )
+        inner = _fixed(params["body_jaxpr"].jaxpr, live, body_count, len(carried))
         step = 0
-        while bool(self.run_silently(params["cond_jaxpr"], [*asks, *carried])):
+        while bool(self.run_silently(params["cond_jaxpr"], [*cond_consts, *carried])):
             carried = self._within(eqn, step, place, params["body_jaxpr"], [*consts, *carried], inner)
             step += 1
         return carried
@@ -380,47 +376,47 @@ class Stepping:
 
     def _bound(self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool) -> list[Value]:
         """Bind a primitive, and mark its results."""
-        made = _bind(eqn, operands)
+        results = _bind(eqn, operands)
         written = id(eqn.source_info.traceback)
         if own and written in self.forwards:
             steps = tuple([step for _, _, step in self._around])
-            self._taken[written, eqn.primitive.name, steps] = operands, place
+            self._operands[written, eqn.primitive.name, steps] = operands, place
         node = Node(eqn, tuple([x.node for x in operands]), place)
-        if not any(map(is_float, made)):
-            return [Value(y, None, node) for y in made]
-        values = [numbers(y) if is_float(y) else None for y in made]
+        if not any(map(is_float, results)):
+            return [Value(y, None, node) for y in results]
+        values = [numbers(y) if is_float(y) else None for y in results]
         bad = [x is not None and bool(is_bad(x).any()) for x in values]
         if not any(bad):
-            return [Value(y, None, node) for y in made]
+            return [Value(y, None, node) for y in results]
         marked = self._marks_into(eqn, operands, values)
         forward = None if own else self._forward(written)
 
-        def new(result: Array, kind: str, some: Array, parent: int) -> Made:
-            kept = len(self.events.made) < MOST
+        def new(result: Array, kind: str, mask: Array, parent: int) -> Made:
+            is_kept = len(self.events.made) < MOST
             return Made(
                 (written, eqn.primitive.name) if own else id(eqn),
-                called(eqn.primitive.name),
+                call_name(eqn.primitive.name),
                 kind,
-                first_index(some),
-                int(some.sum()),
+                first_index(mask),
+                int(mask.sum()),
                 place,
                 parent,
                 [x.node.name for x in operands],
-                [numbers(x.array) for x in operands] if kept else (),
-                result if kept else None,
+                [numbers(x.array) for x in operands] if is_kept else (),
+                result if is_kept else None,
                 gradient=not own,
                 forward=forward,
                 around=self._around,
                 more=node,
             )
 
-        found = []
-        for y, x, is_, (nans, infs) in zip(made, values, bad, marked, strict=True):
+        outputs = []
+        for y, x, is_, (nans, infs) in zip(results, values, bad, marked, strict=True):
             marks = None
             if is_ and x is not None:
-                marks = self.events.settled(x, nans, infs, lambda *some, x=x: new(x, *some))
-            found.append(Value(y, marks, node))
-        return found
+                marks = self.events.settled(x, nans, infs, lambda *event, x=x: new(x, *event))
+            outputs.append(Value(y, marks, node))
+        return outputs
 
     def _forward(self, written: int) -> Forward | None:
         """The user's operation that was written at a traceback."""
@@ -428,11 +424,11 @@ class Stepping:
         for eqn in self.forwards.get(written, ()):
             name = eqn.primitive.name
             for inner in (steps, ()):
-                if (written, name, inner) in self._taken:
-                    operands, place = self._taken[written, name, inner]
-                    taken = [numbers(x.array) for x in operands]
-                    behind = tuple([x.node for x in operands])
-                    return Forward((written, name), called(name), place, taken, Node(eqn, behind, place))
+                if (written, name, inner) in self._operands:
+                    operands, place = self._operands[written, name, inner]
+                    arrays = [numbers(x.array) for x in operands]
+                    nodes = tuple([x.node for x in operands])
+                    return Forward((written, name), call_name(name), place, arrays, Node(eqn, nodes, place))
         return None
 
     def _marks_into(
@@ -449,10 +445,10 @@ class Stepping:
         if name in MOVING:
             return list(zip(*[_moved(eqn, operands, [p[i] for p in parts]) for i in (0, 1)], strict=True))
         if name in ELEMENTWISE:
-            found = first_of([p[0] for p in parts]), first_of([p[1] for p in parts])
-            if all(_fits(found, x) for x in values):
+            marks = first_of([p[0] for p in parts]), first_of([p[1] for p in parts])
+            if all(_fits(marks, x) for x in values):
                 self._beside(parts)
-                return [found for _ in values]
+                return [marks for _ in values]
         axes = eqn.params.get("axes") if name in REDUCING else None
         for x in operands:
             if x.marks is not None:
@@ -464,10 +460,10 @@ class Stepping:
 
     def _beside(self, parts: Sequence[tuple[Array, Array]]) -> None:
         """Note events that meet in one element."""
-        several = [one for part in parts for one in part if one.any()]
-        for i, one in enumerate(several):
+        several = [marks for part in parts for marks in part if marks.any()]
+        for i, first in enumerate(several):
             for other in several[i + 1 :]:
-                a, b = np.broadcast_arrays(one, other)
+                a, b = np.broadcast_arrays(first, other)
                 both = (a != 0) & (b != 0) & (a != b)
                 self.events.together(a[both], b[both])
                 self.events.together(b[both], a[both])
@@ -477,9 +473,9 @@ def _all(part: tuple[Array, Array]) -> Array:
     return np.unique(np.concatenate([np.ravel(part[0]), np.ravel(part[1])]))
 
 
-def _fits(found: tuple[Array, Array], x: Array | None) -> bool:
+def _fits(marks: tuple[Array, Array], x: Array | None) -> bool:
     try:
-        return x is None or all(np.broadcast_shapes(m.shape, x.shape) == x.shape for m in found)
+        return x is None or all(np.broadcast_shapes(m.shape, x.shape) == x.shape for m in marks)
     except ValueError:
         return False
 
@@ -489,25 +485,25 @@ def _bind(eqn: Any, operands: Sequence[Value]) -> list[Any]:
     bound = eqn.primitive.get_bind_params(eqn.params)
     functions, params = bound if isinstance(bound, tuple) else ((), bound)  # Before JAX 0.10, both.
     with eqn.ctx.manager:
-        made = eqn.primitive.bind(*functions, *[x.array for x in operands], **params)
-    return list(made) if eqn.primitive.multiple_results else [made]
+        results = eqn.primitive.bind(*functions, *[x.array for x in operands], **params)
+    return list(results) if eqn.primitive.multiple_results else [results]
 
 
 def _moved(eqn: Any, operands: Sequence[Value], parts: Sequence[Array]) -> list[Array]:
     """Marks moved as a primitive moves the elements of its operands."""
     count = MOVING[eqn.primitive.name]
     first = 1 if eqn.primitive.name == "select_n" else 0
-    given = []
+    arguments = []
     for i, (x, marks) in enumerate(zip(operands, parts, strict=True)):
         moves = i >= first and (count is None or i < count)
         shape = np.shape(x.array)
-        given.append(jnp.asarray(np.broadcast_to(marks, shape), jnp.int32) if moves else x.array)
+        arguments.append(jnp.asarray(np.broadcast_to(marks, shape), jnp.int32) if moves else x.array)
     params = dict(eqn.params)
     if params.get("fill_value") is not None:
         params["fill_value"] = 0
-    made = eqn.primitive.bind(*given, **params)
-    found = [np.asarray(y) for y in (made if eqn.primitive.multiple_results else [made])]
-    return [np.where(y > 0, y, 0) for y in found]
+    results = eqn.primitive.bind(*arguments, **params)
+    arrays = [np.asarray(y) for y in (results if eqn.primitive.multiple_results else [results])]
+    return [np.where(y > 0, y, 0) for y in arrays]
 
 
 def _row(x: Value, i: int) -> Value:
@@ -525,35 +521,35 @@ def _stacked(rows: Sequence[Value]) -> Value:
 
 def _fixed(jaxpr: Any, live: Sequence[bool], consts: int, carries: int) -> list[bool]:
     """Which results of a loop's body are the user's own, if some of the loop are."""
-    found = list(live)
+    own = list(live)
     while True:
-        wanted = {v for v, is_live in zip(jaxpr.outvars, found, strict=True) if is_live and _is_var(v)}
+        live_vars = {v for v, is_live in zip(jaxpr.outvars, own, strict=True) if is_live and _is_var(v)}
         for eqn in reversed(jaxpr.eqns):
-            if not wanted.isdisjoint(eqn.outvars):
-                wanted.update(v for v in eqn.invars if _is_var(v))
-        more = [v in wanted for v in jaxpr.invars[consts : consts + carries]]
-        grown = [a or b for a, b in zip(found[:carries], more, strict=True)] + found[carries:]
-        if grown == found:
-            return found
-        found = grown
+            if not live_vars.isdisjoint(eqn.outvars):
+                live_vars.update(v for v in eqn.invars if _is_var(v))
+        carried = [v in live_vars for v in jaxpr.invars[consts : consts + carries]]
+        grown = [a or b for a, b in zip(own[:carries], carried, strict=True)] + own[carries:]
+        if grown == own:
+            return own
+        own = grown
 
 
 def _last_uses(jaxpr: Any) -> dict[int, list[Any]]:
     """For each equation, what no later one needs."""
     seen = {v for v in jaxpr.outvars if _is_var(v)}
-    found: dict[int, list[Any]] = {}
+    last: dict[int, list[Any]] = {}
     for eqn in reversed(jaxpr.eqns):
         fresh = {v for v in (*eqn.invars, *eqn.outvars) if _is_var(v)} - seen
         seen |= fresh
-        found[id(eqn)] = list(fresh)
-    return found
+        last[id(eqn)] = list(fresh)
+    return last
 
 
 def _is_var(v: Any) -> bool:
     return not isinstance(v, jex.Literal)
 
 
-def called(primitive: str) -> str:
+def call_name(primitive: str) -> str:
     """A primitive as users call it."""
     for module, name in ((jax.lax, "jax.lax"), (jax.lax.linalg, "jax.lax.linalg")):
         if hasattr(module, primitive):

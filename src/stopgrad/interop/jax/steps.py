@@ -43,6 +43,18 @@ REFUSED = {
     "new_ref": "changes references; write it with jax.lax.scan",
 }
 """Primitives that cannot be imported, and the cure."""
+CALLS = {
+    "jit": "jaxpr",
+    "composite": "jaxpr",
+    "call": "call_jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "eval_jaxpr": "call_jaxpr",
+    "custom_vmap_call": "call",
+}
+"""Primitives that call a jaxpr with their operands, and which of their parameters it is."""
+RECOMPUTED = {"checkpoint": "jaxpr", "remat2": "jaxpr"}
+"""The same of those that compute it again for the gradient."""
 SILENT = {"debug_callback", "debug_print"}
 """Primitives that print, and compute nothing."""
 
@@ -69,13 +81,13 @@ class Step:
 
     @property
     def name(self) -> str:
-        found: str = self.eqn.primitive.name
-        return found
+        name: str = self.eqn.primitive.name
+        return name
 
     @property
     def params(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.eqn.params
-        return found
+        params: Mapping[str, Any] = self.eqn.params
+        return params
 
     def __getitem__(self, name: str) -> Any:
         return self.eqn.params[name]
@@ -141,22 +153,22 @@ def run(
     held: bool = False,
 ) -> list[Output]:
     """Build a jaxpr for *inputs*, without what its results do not need."""
-    known: dict[Any, Output] = dict(zip(jaxpr.invars, inputs, strict=True))
-    known.update((v, const(value, v.aval)) for v, value in zip(jaxpr.constvars, consts, strict=True))
+    env: dict[Any, Output] = dict(zip(jaxpr.invars, inputs, strict=True))
+    env.update((v, const(value, v.aval)) for v, value in zip(jaxpr.constvars, consts, strict=True))
     for eqn in needed(jaxpr):
         place = place_of(eqn, around)
         with Inside(place=place):
-            operands = [_read(known, v) for v in eqn.invars]
+            operands = [_read(env, v) for v in eqn.invars]
             results = _translated(Step(eqn, place, depth, held), operands)
-        known.update(zip(eqn.outvars, results, strict=True))
-    return [_read(known, v) for v in jaxpr.outvars]
+        env.update(zip(eqn.outvars, results, strict=True))
+    return [_read(env, v) for v in jaxpr.outvars]
 
 
 def unconnected(x: Output) -> Output:
     """*x* without a gradient, and without a cut in reports: JAX's own functions do this, not the user."""
-    made = emit(CustomGradient, (x,), (1, Untraced(lambda g: []), 0, ()), None)
-    CustomGradient.settle(made)
-    return made.outputs[0]
+    op = emit(CustomGradient, (x,), (1, Untraced(lambda g: []), 0, ()), None)
+    CustomGradient.settle(op)
+    return op.outputs[0]
 
 
 def uniform(x: Output) -> Any:
@@ -180,7 +192,7 @@ _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite", "eq_t
 
 def refused(jaxpr: jex.Jaxpr, around: RawLocation | None) -> list[str]:
     """All equations that cannot be imported, nested ones included, with their lines and cures."""
-    told = []
+    refusals = []
     stack = [(jaxpr, around)]
     while stack:
         inner, place = stack.pop()
@@ -188,43 +200,45 @@ def refused(jaxpr: jex.Jaxpr, around: RawLocation | None) -> list[str]:
             here = place_of(eqn, place)
             why = REFUSED.get(eqn.primitive.name)
             if why is not None:
-                told.append(f"{eqn.primitive.name}{'' if here is None else f' at {decode(here)!r}'}: {why}")
-            stack += [(one, here) for one in inner_jaxprs(eqn.params)]
-    return told
+                refusals.append(
+                    f"{eqn.primitive.name}{'' if here is None else f' at {decode(here)!r}'}: {why}"
+                )
+            stack += [(body, here) for body in inner_jaxprs(eqn.params)]
+    return refusals
 
 
 def primitives_in(jaxpr: jex.Jaxpr) -> set[jex.Primitive]:
     """The primitives of all equations, nested ones included."""
-    found, stack = set(), [jaxpr]
+    primitives, stack = set(), [jaxpr]
     while stack:
         for eqn in stack.pop().eqns:
-            found.add(eqn.primitive)
+            primitives.add(eqn.primitive)
             stack += inner_jaxprs(eqn.params)
-    return found
+    return primitives
 
 
 def mapped(jaxpr: jex.Jaxpr, around: RawLocation | None) -> set[tuple[int, int]]:
     """The instructions of equations in functions that ``vmap`` maps: the identity of the code, and where."""
-    found = set()
+    instructions = set()
     stack = [(jaxpr, around, False)]
     while stack:
         inner, place, within = stack.pop()
         for eqn in inner.eqns:
-            is_mapped = within or any(one.name == "vmap" for one in eqn.source_info.name_stack.stack)
+            is_mapped = within or any(part.name == "vmap" for part in eqn.source_info.name_stack.stack)
             nested = inner_jaxprs(eqn.params)
             if is_mapped or nested:
                 here = place_of(eqn, place)
                 if is_mapped and here is not None:
-                    found.add((id(here[0]), here[1]))
-                stack += [(one, here, is_mapped) for one in nested]
-    return found
+                    instructions.add((id(here[0]), here[1]))
+                stack += [(body, here, is_mapped) for body in nested]
+    return instructions
 
 
 def inner_jaxprs(params: Mapping[str, Any]) -> list[Any]:
     """The jaxprs that an equation holds."""
-    parts = [one for value in params.values() for one in (value if isinstance(value, tuple) else (value,))]
-    found = [getattr(one, "jaxpr", one) for one in parts]
-    return [one for one in found if hasattr(one, "eqns")]
+    parts = [part for value in params.values() for part in (value if isinstance(value, tuple) else (value,))]
+    candidates = [getattr(part, "jaxpr", part) for part in parts]
+    return [inner for inner in candidates if hasattr(inner, "eqns")]
 
 
 def operands_of_scan(params: Mapping[str, Any]) -> tuple[int, int]:
@@ -237,18 +251,18 @@ def operands_of_scan(params: Mapping[str, Any]) -> tuple[int, int]:
 
 def needed(jaxpr: jex.Jaxpr) -> list[Any]:
     """The equations that results depend on, and those with side effects."""
-    wanted = {v for v in jaxpr.outvars if not isinstance(v, jex.Literal)}
-    found = []
+    live = {v for v in jaxpr.outvars if not isinstance(v, jex.Literal)}
+    equations = []
     for eqn in reversed(jaxpr.eqns):
         acts = eqn.effects and eqn.primitive.name not in SILENT
-        if acts or not wanted.isdisjoint(eqn.outvars):
-            found.append(eqn)
-            wanted.update(v for v in eqn.invars if not isinstance(v, jex.Literal))
-    return found[::-1]
+        if acts or not live.isdisjoint(eqn.outvars):
+            equations.append(eqn)
+            live.update(v for v in eqn.invars if not isinstance(v, jex.Literal))
+    return equations[::-1]
 
 
-def _read(known: Mapping[Any, Output], v: jex.Literal | jex.Var) -> Output:
-    return const(v.val, v.aval) if isinstance(v, jex.Literal) else known[v]
+def _read(env: Mapping[Any, Output], v: jex.Literal | jex.Var) -> Output:
+    return const(v.val, v.aval) if isinstance(v, jex.Literal) else env[v]
 
 
 def _translated(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
@@ -257,12 +271,12 @@ def _translated(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
         operands = [unconnected(x) if x.type.differentiable else x for x in operands]
     try:
         if step.name not in KEYED and any(map(is_key, step.avals)):
-            made = _word_by_word(function, step, operands)
+            translated = _word_by_word(function, step, operands)
         else:
-            made = function(step, *operands)
+            translated = function(step, *operands)
     except NotOurs:
         return foreign(step, operands)
-    results = list(made) if isinstance(made, (list, tuple)) else [made]
+    results = list(translated) if isinstance(translated, (list, tuple)) else [translated]
     for y, kind in zip(results, step.results, strict=True):
         if not agrees(y, kind):
             raise InternalError(f"jax: {step.name} gives {kind!r}, and was translated to {y.type!r}")
@@ -273,14 +287,14 @@ def _word_by_word(function: Rule, step: Step, operands: Sequence[Output]) -> lis
     """Apply an equation that only moves keys to each of their words."""
     keys = [is_key(aval) for aval in step.avals]
     count = next(int(x.shape[-1]) for x, key in zip(operands, keys, strict=True) if key)
-    made = []
+    by_word = []
     for i in range(count):
         parts = [x[..., i] if key else x for x, key in zip(operands, keys, strict=True)]
-        found = function(_Word(step.eqn, step.place, step.depth, step.held), *parts)
-        made.append(list(found) if isinstance(found, (list, tuple)) else [found])
+        translated = function(_Word(step.eqn, step.place, step.depth, step.held), *parts)
+        by_word.append(list(translated) if isinstance(translated, (list, tuple)) else [translated])
     return [
         sg.stack(list(words), axis=-1) if is_key(v.aval) else words[0]
-        for words, v in zip(zip(*made, strict=True), step.eqn.outvars, strict=True)
+        for words, v in zip(zip(*by_word, strict=True), step.eqn.outvars, strict=True)
     ]
 
 
@@ -289,11 +303,11 @@ class _Word(Step):
 
     @property
     def results(self) -> list[TensorType]:
-        found = [type_of(v.aval) for v in self.eqn.outvars]
+        types = [type_of(v.aval) for v in self.eqn.outvars]
         keys = [is_key(v.aval) for v in self.eqn.outvars]
         return [
             tensor_type(kind.dtype, kind.shape[:-1]) if key else kind
-            for kind, key in zip(found, keys, strict=True)
+            for kind, key in zip(types, keys, strict=True)
         ]
 
     @property
@@ -314,8 +328,8 @@ class _OnWords:
             jax.random.wrap_key_data(x, impl=v.aval.dtype._impl) if is_key(v.aval) else x
             for x, v in zip(arrays, self._eqn.invars, strict=True)
         ]
-        made = self._eqn.primitive.bind(*keyed, **params)
-        results = made if self._eqn.primitive.multiple_results else [made]
+        outputs = self._eqn.primitive.bind(*keyed, **params)
+        results = outputs if self._eqn.primitive.multiple_results else [outputs]
         return [
             jax.random.key_data(y) if is_key(v.aval) else y
             for y, v in zip(results, self._eqn.outvars, strict=True)

@@ -47,7 +47,7 @@ class Program:
         positions: for each, the position of its argument; None for those given by keyword.
         structure: of the arguments.
         traced: which leaves of the arguments are traced; the others are part of the program.
-        left: the other leaves, by their position among all leaves.
+        untraced: the other leaves, by their position among all leaves.
         out_paths: the path of each result that is an array.
         rebuild: turns the values of these results into what the function returns.
         variables: those of Keras that are traced, too: after the leaves of the arguments.
@@ -63,7 +63,7 @@ class Program:
     positions: list[int | None]
     structure: Any
     traced: list[int]
-    left: dict[int, Any]
+    untraced: dict[int, Any]
     out_paths: list[str]
     rebuild: Callable[[Sequence[Any]], Any]
     variables: Sequence[Any] = ()
@@ -73,7 +73,7 @@ class Program:
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The values of the traced leaves in the arguments of a call."""
         located, structure = jax.tree_util.tree_flatten_with_path((args, kwargs))
-        found = [leaf for _, leaf in located]
+        leaves = [leaf for _, leaf in located]
         if structure != self.structure:
             named = self._by_path(located)
             if named is not None:  # They may be a dict of the values in a module.
@@ -82,23 +82,23 @@ class Program:
                 f"{self.name} was loaded for arguments of another structure: {_shown(self.structure)}, "
                 f"not {_shown(structure)}"
             )
-        for i, kept in self.left.items():
-            if found[i] is not kept and not _same(found[i], kept):
+        for i, constant in self.untraced.items():
+            if leaves[i] is not constant and not _same(leaves[i], constant):
                 raise ArgumentError(
-                    f"{self.name} was loaded with {shorten(kept)}, which is part of it, and is called with "
-                    f"{shorten(found[i])}; load it again"
+                    f"{self.name} was loaded with {shorten(constant)}, which is part of it, and is called "
+                    f"with {shorten(leaves[i])}; load it again"
                 )
-        return [_value(x) for x in (*[found[i] for i in self.traced], *self.variables)]
+        return [_value(x) for x in (*[leaves[i] for i in self.traced], *self.variables)]
 
     def _by_path(self, located: Sequence[Any]) -> list[Any] | None:
         """The traced leaves, found by path in another structure; None if its paths differ."""
-        given = _unique(
+        paths = _unique(
             [_path(self.names, path) for path, leaf in located if is_traced(leaf) or _is_built(leaf)]
         )
         values = [leaf for _, leaf in located if is_traced(leaf) or _is_built(leaf)]
-        if sorted(given) != sorted(self.paths):
+        if sorted(paths) != sorted(self.paths):
             return None
-        by_path = dict(zip(given, values, strict=True))
+        by_path = dict(zip(paths, values, strict=True))
         return [by_path[path] for path in self.paths]
 
 
@@ -198,7 +198,7 @@ def program_of(
     _refuse_absent(what, f, args, kwargs)
     first, then = (INPUTS, NUMBERS) if asked is None else (NUMBERS, OTHERS)
 
-    def at(level: int, decides: bool = False) -> Program:
+    def program_at(level: int, decides: bool = False) -> Program:
         return _program(what, f, args, kwargs, level, asked or (), within, weights, decides)
 
     def keeps_more(then: int) -> bool:
@@ -209,20 +209,20 @@ def program_of(
         )
 
     try:
-        found = at(first)
+        program = program_at(first)
     except ArgumentError:
         if keeps_more(then):
             with contextlib.suppress(Exception):  # Then the first error stands.
-                return at(then)
+                return program_at(then)
         if asked is not None and not within:
             with contextlib.suppress(Exception):
-                return at(then, decides=True)
+                return program_at(then, decides=True)
         raise
     counted = min(then, BOUNDS)
-    if any(eqn.primitive.name == "while" for eqn in found.closed.jaxpr.eqns) and keeps_more(counted):
+    if any(eqn.primitive.name == "while" for eqn in program.closed.jaxpr.eqns) and keeps_more(counted):
         with contextlib.suppress(Exception):
-            return at(counted)
-    return found
+            return program_at(counted)
+    return program
 
 
 def _refuse_absent(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -265,31 +265,31 @@ def _program(
     names = argument_names(f, len(args))
     located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
     leaves = [leaf for _, leaf in located]
-    kept, traced = _kept_and_traced(located, level, asked)
-    left = {i: leaves[i] for i in range(len(leaves)) if i not in set(traced)}
+    staying, traced = _staying_and_traced(located, level, asked)
+    untraced = {i: leaves[i] for i in range(len(leaves)) if i not in set(traced)}
     paths, positions = _places(names, [located[i] for i in traced])
     returned: dict[str, Any] = {}
 
     def flat(*values: jax.Array) -> list[Any]:
         everything = list(leaves)
         for i, value in zip(traced, values, strict=True):
-            if i not in kept:
+            if i not in staying:
                 everything[i] = value
-        given, by_name = jax.tree_util.tree_unflatten(structure, everything)
-        made = call(f, *given, **by_name)
-        after = jax.tree_util.tree_leaves((given, by_name))
+        positional, by_name = jax.tree_util.tree_unflatten(structure, everything)
+        result = call(f, *positional, **by_name)
+        after = jax.tree_util.tree_leaves((positional, by_name))
         if len(after) == len(everything):  # Modules of Flax's nnx may be written into.
             returned["updated"] = [k for k, i in enumerate(traced) if after[i] is not everything[i]]
-        found, spec = jax.tree_util.tree_flatten_with_path(made)
+        results, spec = jax.tree_util.tree_flatten_with_path(result)
         returned["spec"] = spec
-        returned["paths"] = [path for path, _ in found]
-        returned["fixed"] = {i: y for i, (_, y) in enumerate(found) if not is_traced(y)}
-        return [y for _, y in found if is_traced(y)]
+        returned["paths"] = [path for path, _ in results]
+        returned["fixed"] = {i: y for i, (_, y) in enumerate(results) if not is_traced(y)}
+        return [y for _, y in results if is_traced(y)]
 
-    given = [_value(leaves[i]) for i in traced]
+    inputs = [_value(leaves[i]) for i in traced]
     around = (args, kwargs) if weights else None
     with (folding() if level >= BOUNDS else None) or contextlib.nullcontext():
-        closed, function, variables = _with_variables(what, f, flat, given, within, around, decides)
+        closed, function, variables = _with_variables(what, f, flat, inputs, within, around, decides)
     positions += _owners(variables, args)
     arrays, rebuild = _rebuilding(returned["spec"], returned["fixed"], len(returned["paths"]))
     paths = _unique([*paths, *[v.path for v in variables]])
@@ -301,7 +301,7 @@ def _program(
         positions=positions,
         structure=structure,
         traced=traced,
-        left=left,
+        untraced=untraced,
         out_paths=_unique([path_of("", returned["paths"][i]) or "result" for i in arrays]),
         rebuild=rebuild,
         variables=variables,
@@ -310,21 +310,21 @@ def _program(
     )
 
 
-def _kept_and_traced(
+def _staying_and_traced(
     located: Sequence[Any], level: int, asked: Collection[int]
 ) -> tuple[set[int], list[int]]:
     """Which leaves stay what they are, and which are inputs of the program.
 
     Arrays that were asked about are inputs even if they stay: nothing is made of these.
     """
-    kept, traced = set(), []
+    staying, traced = set(), []
     for i, (path, leaf) in enumerate(located):
         is_asked = _is_asked(path, asked)
         if not is_traced(leaf) or stays(leaf, level, is_asked):
-            kept.add(i)
-        if i not in kept or (is_asked and is_traced(leaf) and hasattr(leaf, "dtype")):
+            staying.add(i)
+        if i not in staying or (is_asked and is_traced(leaf) and hasattr(leaf, "dtype")):
             traced.append(i)
-    return kept, traced
+    return staying, traced
 
 
 def _rebuilding(
@@ -364,7 +364,7 @@ def _with_variables(
     what: str,
     f: Callable[..., Any],
     flat: Callable[..., Any],
-    given: list[Any],
+    inputs: list[Any],
     within: bool,
     around: object,
     decides: bool,
@@ -375,26 +375,26 @@ def _with_variables(
     found in its arguments (*around*), its closure and the global variables it names; without *around*, none.
     """
     if around is None or keras.loaded("jax") is None:
-        return _traced(what, f, flat, given, within, decides), flat, []
+        return _traced(what, f, flat, inputs, within, decides), flat, []
     read = keras.Read()
     with (
         _afresh(),
         keras.scope(read=read),
     ):  # Left outside of the trace: then Keras makes weights.
-        closed = _traced(what, f, flat, given, within, decides)
+        closed = _traced(what, f, flat, inputs, within, decides)
     models = keras.layers_in(f, around)
-    found = {id(v): v for v in (*[v for model in models for v in model.variables], *read.variables.values())}
-    variables = list(found.values())
+    by_id = {id(v): v for v in (*[v for model in models for v in model.variables], *read.variables.values())}
+    variables = list(by_id.values())
     if not variables:
         return closed, flat, []
-    count = len(given)
+    count = len(inputs)
 
     def with_values(*values: jax.Array) -> list[Any]:
         with keras.scope(zip(variables, values[count:], strict=True)):
             return list(flat(*values[:count]))
 
     with _afresh():
-        closed = _traced(what, f, with_values, [*given, *map(_value, variables)], within, decides)
+        closed = _traced(what, f, with_values, [*inputs, *map(_value, variables)], within, decides)
     return closed, with_values, variables
 
 
@@ -424,11 +424,11 @@ def _owners(variables: Sequence[Any], args: Sequence[Any]) -> list[int | None]:
 def _unique(paths: Sequence[str]) -> list[str]:
     """The paths, with a number appended to those that occur before."""
     seen: dict[str, int] = {}
-    found = []
+    unique = []
     for path in paths:
         seen[path] = seen.get(path, 0) + 1
-        found.append(path if seen[path] == 1 else f"{path}_{seen[path]}")
-    return found
+        unique.append(path if seen[path] == 1 else f"{path}_{seen[path]}")
+    return unique
 
 
 def _traced(
@@ -488,16 +488,16 @@ def _name(f: Callable[..., Any]) -> str:
 
 def _line(error: BaseException) -> tuple[str, str] | None:
     """The innermost line outside of JAX that an error passed through, with its source text."""
-    found = None
+    innermost = None
     for frame in traceback.extract_tb(error.__traceback__):
         if not is_between(frame.filename):
-            found = f"{frame.filename}:{frame.lineno}", (frame.line or "").strip()
-    return found
+            innermost = f"{frame.filename}:{frame.lineno}", (frame.line or "").strip()
+    return innermost
 
 
 def _at(error: BaseException) -> str:
-    found = _line(error)
-    return "" if found is None else f", at {found[0]}: {found[1]}"
+    line = _line(error)
+    return "" if line is None else f", at {line[0]}: {line[1]}"
 
 
 def _untraceable(what: str, f: Callable[..., Any], error: Exception) -> StopgradError:
@@ -529,8 +529,8 @@ def positions_of(
     what: str, f: Callable[..., Any], count: int, argnums: int | Sequence[int] | None
 ) -> set[int]:
     """The positions of the arguments that *argnums* chooses; of all if it is None."""
-    given = range(count) if argnums is None else argnums
-    numbers = [given] if isinstance(given, int) else list(given)
+    positions = range(count) if argnums is None else argnums
+    numbers = [positions] if isinstance(positions, int) else list(positions)
     for n in numbers:
         if not isinstance(n, (int, np.integer)) or not -count <= n < count:
             raise GradientError(f"{what}: argnums holds {n!r}, and {_name(f)} was given {count} arguments")
@@ -539,16 +539,16 @@ def positions_of(
 
 def chosen(program: Program, asked: Collection[int], argnums: int | Sequence[int] | None) -> list[int]:
     """Which traced leaves belong to the arguments that are asked about, or are variables to train."""
-    found = [i for i, position in enumerate(program.positions) if position in asked]
+    indices = [i for i, position in enumerate(program.positions) if position in asked]
     if argnums is not None:
-        return found
+        return indices
     first = len(program.paths) - len(program.variables)
-    return sorted({*found, *[i for i, v in enumerate(program.variables, first) if v.trainable]})
+    return sorted({*indices, *[i for i, v in enumerate(program.variables, first) if v.trainable]})
 
 
-def narrower(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether *wanted* is the dtype to which JAX narrows *given* if 64 bits are not enabled."""
-    return given != wanted and given.kind == wanted.kind and given.itemsize == 2 * wanted.itemsize
+def narrower(dtype: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether *target* is the dtype to which JAX narrows *dtype* if 64 bits are not enabled."""
+    return dtype != target and dtype.kind == target.kind and dtype.itemsize == 2 * target.itemsize
 
 
 def canonical(value: object, dtype: np.dtype[Any]) -> Any:

@@ -48,18 +48,18 @@ def unused(
         return []
     acting = set(map(id, live))
     dead = [eqn for eqn in jaxpr.eqns if id(eqn) not in acting]
-    found = []
+    findings = []
     for path, i in idle.items():
-        eqn, told = _last_from(jaxpr.invars[i], dead), f"what is computed from {path} here is used nowhere"
+        eqn, message = _last_from(jaxpr.invars[i], dead), f"what is computed from {path} here is used nowhere"
         if eqn is None:
             eqn = _instead(closed, live, values[i])
-            told = f"{path} is not used; an array of the same numbers is, which the function brings along"
+            message = f"{path} is not used; an array of the same numbers is, which the function brings along"
         place = None if eqn is None else place_of(eqn, None)
         if place is not None and not is_installed(decode(place).file):
             with graph.as_default(), Inside(place=place):
                 mark = sg.identity(inputs[i])
-            found.append(Finding("unused", told, (mark.op,), (path,)))
-    return found
+            findings.append(Finding("unused", message, (mark.op,), (path,)))
+    return findings
 
 
 def _variables(eqn: jex.JaxprEqn) -> list[Any]:
@@ -82,12 +82,14 @@ def _instead(closed: Any, live: Sequence[Any], value: Any) -> Any:
         return None
     twins = {
         v
-        for v, held in zip(closed.jaxpr.constvars, closed.consts, strict=True)
-        if np.shape(held) == np.shape(value) and np.dtype(held.dtype) == value.dtype and _equal(held, value)
+        for v, constant in zip(closed.jaxpr.constvars, closed.consts, strict=True)
+        if np.shape(constant) == np.shape(value)
+        and np.dtype(constant.dtype) == value.dtype
+        and _equal(constant, value)
     }
     return next((eqn for eqn in live if not twins.isdisjoint(_variables(eqn))), None)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    a, b = np.asarray(one), np.asarray(other)
+def _equal(array: Any, other: Any) -> bool:
+    a, b = np.asarray(array), np.asarray(other)
     return bool((a != a.flat[0]).any()) and np.array_equal(a, b)

@@ -57,16 +57,16 @@ class Place(NamedTuple):
         Raises:
             FileError: the file has changed meanwhile.
         """
-        found = np.empty(self.shape, self.dtype)
+        array = np.empty(self.shape, self.dtype)
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)
-                there = file.readinto(found.reshape(-1).view(np.uint8).data)
+                there = file.readinto(array.reshape(-1).view(np.uint8).data)
         except OSError as error:
             raise FileError(f"{what} cannot be read: {error}") from error
-        if there != found.nbytes:
+        if there != array.nbytes:
             raise FileError(f"{what} cannot be read: the file has become shorter")
-        return found.astype(self.dtype.newbyteorder("="), copy=False)
+        return array.astype(self.dtype.newbyteorder("="), copy=False)
 
 
 def without_arrays(path: str, file: BinaryIO) -> tuple[bytes, dict[str, Place]]:
@@ -112,8 +112,8 @@ def _lean_tensor(tensor: memoryview, reader: _Reader) -> bytes:
     names = [field.text for field in held if field.number == TENSOR_NAME]
     dims = _dims(held)
     dtype = np.dtype(_PLAIN.get(kinds[0], "V1") if len(kinds) == 1 and isinstance(kinds[0], int) else "V1")
-    known = dtype.kind != "V" and len(raw) == len(names) == 1 and len({*names} - {*reader.places}) == 1
-    if not known or any(size < 0 for size in dims) or math.prod(dims) * dtype.itemsize != len(raw[0]):
+    is_plain = dtype.kind != "V" and len(raw) == len(names) == 1 and len({*names} - {*reader.places}) == 1
+    if not is_plain or any(size < 0 for size in dims) or math.prod(dims) * dtype.itemsize != len(raw[0]):
         return bytes(tensor)
     offset = _address(raw[0]) - reader.start
     reader.places[names[0]] = Place(reader.path, offset, dtype.newbyteorder("<"), tuple(dims))
@@ -122,14 +122,14 @@ def _lean_tensor(tensor: memoryview, reader: _Reader) -> bytes:
 
 def _dims(held: list[Field]) -> list[int]:
     """The sizes of a tensor, each in a field of its own or several packed into one; −1 for what is none."""
-    found: list[int] = []
+    sizes: list[int] = []
     for field in held:
         if field.number == DIMS:
             if isinstance(field.value, int):
-                found.append(field.value if field.value < 2**63 else -1)
+                sizes.append(field.value if field.value < 2**63 else -1)
             else:
                 return [-1]  # Packed, which no exporter does.
-    return found
+    return sizes
 
 
 def _address(view: memoryview) -> int:

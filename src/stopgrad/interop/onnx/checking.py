@@ -128,12 +128,12 @@ def _check_names(graph: onnx.GraphProto, name: str) -> None:
         here, around, depth = waiting.pop()
         if depth > DEEPEST:
             raise FileError(f"{name}: graphs stand in one another more than {DEEPEST} deep")
-        given = [text(x.name) for x in here.input]
+        inputs = [text(x.name) for x in here.input]
         stored = [text(t.name) for t in here.initializer]
         stored += [text(t.values.name) for t in here.sparse_initializer]
-        for names, what in ((given, "inputs"), (stored, "initializers")):
+        for names, what in ((inputs, "inputs"), (stored, "initializers")):
             _check_unique(names, f"{what} of {name}")
-        defined = {*given, *stored}
+        defined = {*inputs, *stored}
         for node in here.node:
             _check_node(node, defined, around, name)
             bodies = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
@@ -185,13 +185,13 @@ class _Unknown:
                 waiting += [(list(g.node), versions) for g in graphs_in(node, deep=False)]
                 domain, op_type = domain_of(node), text(node.op_type)
                 functions = [(domain, op_type, text(node.overload)), gradient_of(node)]
-                found = [self.functions[key] for key in functions if key in self.functions]
-                for function in found:
+                called_functions = [self.functions[key] for key in functions if key in self.functions]
+                for function in called_functions:
                     if id(function) not in self._seen and gate_of(domain, op_type) is None:
                         self._seen.add(id(function))
                         own = {**versions, **opsets(function.opset_import, text(function.name))}
                         waiting.append((list(function.node), own))
-                if not found and not self._is_known(domain, op_type, versions.get(domain, 1)):
+                if not called_functions and not self._is_known(domain, op_type, versions.get(domain, 1)):
                     key = f"{domain}::{op_type}" if domain else f"{op_type} (opset {versions.get('', 1)})"
                     self.found.setdefault(key, []).append(called(node))
 
@@ -221,8 +221,8 @@ class _Unknown:
 
 def gate_of(domain: str, op_type: str) -> Any:
     """The gate that an operator of the domain ``stopgrad`` stands for, or None."""
-    found = REGISTRY.get(op_type) if domain == GATES else None
-    return found if found is not None and issubclass(found, Gate) else None
+    gate = REGISTRY.get(op_type) if domain == GATES else None
+    return gate if gate is not None and issubclass(gate, Gate) else None
 
 
 def is_custom(node: onnx.NodeProto) -> bool:

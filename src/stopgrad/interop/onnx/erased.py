@@ -113,7 +113,7 @@ def _graphs(model: onnx.ModelProto) -> Iterator[tuple[Any, Where]]:
 def _readers(graph: onnx.GraphProto, name: str) -> set[Reader]:
     """Who reads a tensor in a graph, and in those inside of it."""
     inner = [g for one in graph.node for g in graphs_in(one)]
-    found = {
+    readers = {
         (text(node.name), text(node.op_type), i)
         for g in (graph, *inner)
         for node in g.node
@@ -121,7 +121,7 @@ def _readers(graph: onnx.GraphProto, name: str) -> set[Reader]:
         if text(x) == name
     }
     returned = any(text(y.name) == name for g in (graph, *inner) for y in g.output)
-    return found | ({OUTPUT} if returned else set())
+    return readers | ({OUTPUT} if returned else set())
 
 
 def _entry(
@@ -195,27 +195,27 @@ def restored(model: onnx.ModelProto) -> Restored:
     functions = [f for f in functions if text(f.name) not in have]
     if not missing and not functions:
         return Restored(model, [], [])
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    made.functions.extend(functions)
-    _settle(made.graph, missing)
-    graphs = {where: graph for graph, where in _graphs(made)}
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    copy.functions.extend(functions)
+    _settle(copy.graph, missing)
+    graphs = {where: graph for graph, where in _graphs(copy)}
     left = [one for one in missing if one.where not in graphs or not _in_place(one, graphs)]
     trial = onnx.ModelProto()
-    trial.CopyFrom(made)
+    trial.CopyFrom(copy)
     if left and _Putting(trial, left).all_back():
-        made, left = trial, []
-    for graph, _ in _graphs(made):
+        copy, left = trial, []
+    for graph, _ in _graphs(copy):
         _sort(graph)
     lost = [text(one.node.output[0]) for one in left]
-    return Restored(made, [y for one in missing if (y := text(one.node.output[0])) not in lost], lost)
+    return Restored(copy, [y for one in missing if (y := text(one.node.output[0])) not in lost], lost)
 
 
 def _settle(graph: onnx.GraphProto, gates: list[Listed]) -> None:
     """Put back the numbers that gates are set to, where these are gone."""
-    known = _named(graph)
+    names = _named(graph)
     for name, tensor in {key: t for one in gates for key, t in one.settings.items()}.items():
-        if name not in known:
+        if name not in names:
             node = onnx.helper.make_node("Constant", [], [name], name, value=tensor)
             graph.node.insert(0, node)
 
@@ -242,8 +242,8 @@ def _in_place(one: Listed, graphs: Mapping[Where, Any]) -> bool:
 
 def _named(graph: onnx.GraphProto) -> set[str]:
     """The names of the tensors of a graph."""
-    found = {text(y) for node in graph.node for y in node.output} | {text(x.name) for x in graph.input}
-    return found | {text(t.name) for t in graph.initializer}
+    names = {text(y) for node in graph.node for y in node.output} | {text(x.name) for x in graph.input}
+    return names | {text(t.name) for t in graph.initializer}
 
 
 def _visible(names: Iterable[str], where: Where, graphs: Mapping[Where, Any]) -> bool:
@@ -280,15 +280,15 @@ class _Putting:
     def _now(self, pair: Pair, graph: onnx.GraphProto) -> bool:
         """Let the readers of a result read it again; whether all of them are there, and nobody else."""
         readers, others = self._real(pair.readers), self._real(pair.others)
-        made = {text(y): node for node in graph.node for y in node.output}
-        if pair.result in made:  # What makes the operand was renamed, since the gate alone read it.
-            if others or _readers(graph, pair.result) != readers or pair.operand in made:
+        makers = {text(y): node for node in graph.node for y in node.output}
+        if pair.result in makers:  # What makes the operand was renamed, since the gate alone read it.
+            if others or _readers(graph, pair.result) != readers or pair.operand in makers:
                 return False
-            node = made[pair.result]
+            node = makers[pair.result]
             node.output[:] = [pair.operand if text(y) == pair.result else y for y in node.output]
             return True
-        found = _readers(graph, pair.operand)
-        if readers & others or OUTPUT in readers or not readers or found != readers | others:
+        present = _readers(graph, pair.operand)
+        if readers & others or OUTPUT in readers or not readers or present != readers | others:
             return False
         inner = [node for one in graph.node for g in graphs_in(one) for node in g.node]
         for node in [*graph.node, *inner]:
@@ -299,18 +299,18 @@ class _Putting:
 
     def _real(self, readers: frozenset[Reader]) -> set[Reader]:
         """Readers that are no gates which are gone, too: in place of these, the readers of their results."""
-        found: set[Reader] = set()
+        real: set[Reader] = set()
         waiting, seen = list(readers), set(readers)
         while waiting:
             name, kind, i = waiting.pop()
             gone = self._by_name.get(name)
             if gone is None or text(gone.node.op_type) != kind:
-                found.add((name, kind, i))
+                real.add((name, kind, i))
             elif i < len(gone.pairs):
                 new = gone.pairs[i].readers - seen
                 seen |= new
                 waiting += new
-        return found
+        return real
 
 
 def _sort(graph: onnx.GraphProto) -> None:

@@ -55,9 +55,9 @@ def export(
     sgt = require("stopgrad.torch", "stopgrad.onnx.export", "torch")
     if not hasattr(module, "named_parameters"):
         raise ArgumentError(f"takes a torch.nn.Module or an exported program, not {type(module).__name__}")
-    given = tuple(example) if isinstance(example, (tuple, list)) else (example,)
+    arguments = tuple(example) if isinstance(example, (tuple, list)) else (example,)
     with resting(module):
-        model = sgt.load(module, *given, dynamic_shapes=dynamic_shapes)
+        model = sgt.load(module, *arguments, dynamic_shapes=dynamic_shapes)
     parameters = dict(module.named_parameters())
     kinds: dict[str, list[str]] = {"parameter": [], FROZEN: [], "buffer": []}
     for name, x in model.parameters.items():

@@ -11,20 +11,20 @@ import numpy as np
 from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Rule, dtype_of_code
 from stopgrad.interop.shared.folding import (
+    COMMON,
     Unknown,
     chosen,
     computed,
-    divided,
     each,
-    equals,
     is_small,
     larger,
     many,
-    not_negative,
-    remainder,
+    numbers_as,
+    reduced,
     same,
     smaller,
     symbolic,
+    updated,
 )
 
 
@@ -108,66 +108,32 @@ def _expand(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) ->
 
 def _reduced(pair: Callable[..., Any]) -> Any:
     def fold(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
-        given = node.attribute("axes") if axes is None else axes.reshape(-1).tolist()
-        if x.ndim != 1 or (given and list(given) not in ([0], [-1])) or not len(x):
-            raise Unknown
-        if not given and node.attribute("noop_with_empty_axes", 0):
+        named = node.attribute("axes") if axes is None else axes.reshape(-1).tolist()
+        if not named and node.attribute("noop_with_empty_axes", 0):
             return x
-        found = x[0]
-        for one in x[1:]:
-            found = pair(found, one)
-        array = np.empty(1, object)
-        array[0] = found
-        return array if node.attribute("keepdims", 1) else array[0]
+        return reduced(pair, x, named or [0], node.attribute("keepdims", 1))
 
     return fold
-
-
-def _cast(node: Call, x: np.ndarray[Any, Any]) -> Any:
-    kind = dtype_of_code(node.attribute("to"))
-    if kind is None or kind.is_bool or kind.is_complex:
-        raise Unknown
-    return x
 
 
 def _scatter(
     node: Call, x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
 ) -> Any:
-    axis = node.attribute("axis", 0)
-    if x.ndim != 1 or axis not in (0, -1) or node.attribute("reduction", "none") != "none":
+    if node.attribute("axis", 0) not in (0, -1) or node.attribute("reduction", "none") != "none":
         raise Unknown
-    found = x.astype(object)
-    found[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
-    return found
-
-
-def _scatter_nd(
-    node: Call, x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
-) -> Any:
-    return _scatter(node, x, indices, updates)
+    return updated(x, indices, updates)
 
 
 FOLDS: dict[str, Any] = {
-    "Identity": same,
-    "Cast": _cast,
+    **COMMON,
+    "Cast": lambda node, x: numbers_as(x, dtype_of_code(node.attribute("to"))),
     "Floor": same,
     "Ceil": same,
     "Round": same,
-    "Abs": not_negative,
-    "Relu": not_negative,
-    "Neg": lambda node, x: each(operator.mul)(node, x, np.asarray(-1)),
-    "Add": each(operator.add),
-    "Sub": each(operator.sub),
-    "Mul": each(operator.mul),
-    "Div": divided,
-    "Mod": each(remainder),
     "Max": many(larger),
     "Min": many(smaller),
     "Sum": many(operator.add),
-    "Equal": each(equals),
-    "Less": each(operator.lt),
     "LessOrEqual": each(operator.le),
-    "Greater": each(operator.gt),
     "GreaterOrEqual": each(operator.ge),
     "Where": chosen,
     "Gather": _gather,
@@ -183,6 +149,6 @@ FOLDS: dict[str, Any] = {
     "ReduceMax": _reduced(larger),
     "ReduceMin": _reduced(smaller),
     "ScatterElements": _scatter,
-    "ScatterND": _scatter_nd,
+    "ScatterND": _scatter,
 }
 """What operators do with symbolic sizes in object arrays; other operators are built as tensors."""

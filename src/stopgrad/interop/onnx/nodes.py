@@ -63,14 +63,14 @@ def spoken_of(node: onnx.NodeProto) -> Iterator[str]:
 
 def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
     """The nodes that the results depend on, in order."""
-    needed, found = set(outputs), []
+    needed, chosen = set(outputs), []
     for node in reversed(nodes):
         if any(text(y) in needed for y in node.output if y):
-            found.append(node)
+            chosen.append(node)
             needed.update(map(text, node.input))
             needed.update(spoken_of(node))
             for graph in graphs_in(node):
                 needed.update(text(y.name) for y in graph.output)
                 needed.update(read_in(graph))
-    found.reverse()
-    return found
+    chosen.reverse()
+    return chosen

@@ -35,48 +35,48 @@ def ordered(model: onnx.ModelProto, name: str) -> Any:
     """
     if not _unordered(model, name):
         return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for nodes, order in _unordered(made, name):
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for nodes, order in _unordered(copy, name):
         sorted_nodes = [onnx.NodeProto.FromString(nodes[i].SerializeToString()) for i in order]
         del nodes[:]
         nodes.extend(sorted_nodes)
-    return made
+    return copy
 
 
 def _unordered(model: onnx.ModelProto, name: str) -> list[tuple[Any, list[int]]]:
     """The lists of nodes that are not in order, inner ones first, each with the order to put it in."""
-    found: list[tuple[Any, list[int]]] = []
-    _look(model.graph.node, _given(model.graph), name, found, 0)
+    unordered: list[tuple[Any, list[int]]] = []
+    _look(model.graph.node, _defined_by(model.graph), name, unordered, 0)
     for function in model.functions:
-        _look(function.node, set(map(text, function.input)), name, found, 0)
-    return found
+        _look(function.node, set(map(text, function.input)), name, unordered, 0)
+    return unordered
 
 
 def _look(
-    nodes: Sequence[Any], given: set[str], name: str, found: list[tuple[Any, list[int]]], depth: int
+    nodes: Sequence[Any], defined: set[str], name: str, unordered: list[tuple[Any, list[int]]], depth: int
 ) -> set[str]:
-    """Look through nodes, besides which names are given; the names that they read from around."""
+    """Look through nodes, besides which names are defined; the names that they read from around."""
     if depth > DEEPEST:
         raise FileError(f"{name}: graphs stand in one another more than {DEEPEST} deep")
     reads = []
     for node in nodes:
         read = {*map(text, node.input), *spoken_of(node)} - {""}
         for graph in graphs_in(node, deep=False):
-            own = _given(graph)
-            read |= _look(graph.node, own, name, found, depth + 1)
-            made = {text(y) for one in graph.node for y in one.output}
-            read |= {text(y.name) for y in graph.output} - own - made
+            own = _defined_by(graph)
+            read |= _look(graph.node, own, name, unordered, depth + 1)
+            computed = {text(y) for one in graph.node for y in one.output}
+            read |= {text(y.name) for y in graph.output} - own - computed
         reads.append(read)
     makers: dict[str, int] = {}
     for i, node in enumerate(nodes):
         for y in node.output:
-            if text(y) not in given:  # A name that is defined twice is refused later.
+            if text(y) not in defined:  # A name that is defined twice is refused later.
                 makers.setdefault(text(y), i)
     needs = [{makers[x] for x in read if x in makers} for read in reads]
     if any(max(some, default=-1) >= i for i, some in enumerate(needs)):
-        found.append((nodes, _order(nodes, needs, name)))
-    return {x for read in reads for x in read if x not in makers} - given
+        unordered.append((nodes, _order(nodes, needs, name)))
+    return {x for read in reads for x in read if x not in makers} - defined
 
 
 def _order(nodes: Sequence[Any], needs: Sequence[set[int]], name: str) -> list[int]:
@@ -113,7 +113,7 @@ def _cycle(nodes: Sequence[Any], needs: Sequence[set[int]], missing: Sequence[in
     return " reads from ".join(words) + more
 
 
-def _given(graph: onnx.GraphProto) -> set[str]:
+def _defined_by(graph: onnx.GraphProto) -> set[str]:
     """The names of a graph that no node computes."""
-    found = {text(x.name) for x in (*graph.input, *graph.initializer)}
-    return found | {text(t.values.name) for t in graph.sparse_initializer}
+    names = {text(x.name) for x in (*graph.input, *graph.initializer)}
+    return names | {text(t.values.name) for t in graph.sparse_initializer}

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from stopgrad.base.errors import ArgumentError
 
 
-def patterns_of(given: str | Iterable[str], what: str) -> list[str]:
+def patterns_of(names: str | Iterable[str], what: str) -> list[str]:
     """Patterns as a list; a single one may be a string."""
-    patterns = [given] if isinstance(given, str) else list(given)
+    patterns = [names] if isinstance(names, str) else list(names)
     wrong = next((one for one in patterns if not isinstance(one, str) or not one.strip()), None)
     if wrong is not None:
         raise ArgumentError(f"{what}: a pattern of names is text, such as 'encoder.*', not {wrong!r:.60}")

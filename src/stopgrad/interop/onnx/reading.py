@@ -122,13 +122,13 @@ def _sound(model: onnx.ModelProto, name: str) -> Any:
 
 def opsets(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dict[str, int]:
     """The versions of the domains that a model or function imports; the domain ``ai.onnx`` is ``""``."""
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for one in imports:
         if not 0 < one.version < 2**31:
             raise FileError(f"{name} states version {one.version} of the domain {one.domain or 'ai.onnx'!r}")
-        if found.setdefault(domain_of(one), one.version) != one.version:
+        if versions.setdefault(domain_of(one), one.version) != one.version:
             raise FileError(f"{name} states two versions of the domain {one.domain or 'ai.onnx'!r}")
-    return found
+    return versions
 
 
 # ----------------------------------------------------------------------------------------------- tensors
@@ -156,16 +156,16 @@ def array_from(tensor: onnx.TensorProto, folder: str | None, what: str) -> np.nd
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # About unknown keys.
-            found = np.asarray(numpy_helper.to_array(tensor, folder or ""))
+            array = np.asarray(numpy_helper.to_array(tensor, folder or ""))
     except StopgradError:
         raise
     except Exception as error:  # For damaged data onnx raises errors of many types.
         raise FileError(f"{what} cannot be read: {_first_line(error)}") from error
-    if found.shape != tuple(tensor.dims):
-        raise FileError(f"{what} declares the sizes {list(tensor.dims)} and stores {list(found.shape)}")
-    if found.dtype == np.bool_:  # A file may hold other bytes than 0 and 1.
-        found = found.view(np.uint8) != 0
-    return found
+    if array.shape != tuple(tensor.dims):
+        raise FileError(f"{what} declares the sizes {list(tensor.dims)} and stores {list(array.shape)}")
+    if array.dtype == np.bool_:  # A file may hold other bytes than 0 and 1.
+        array = array.view(np.uint8) != 0
+    return array
 
 
 def _first_line(error: BaseException) -> str:
@@ -191,9 +191,9 @@ def dense_from(sparse: onnx.SparseTensorProto, folder: str | None, what: str) ->
         inside = np.bool_(indices.ndim == 1 and ((indices >= 0) & (indices < cells)).all())
     if not inside:
         raise FileError(f"{what} is sparse, and its indices lie outside of it")
-    found = np.zeros(cells, values.dtype)
-    found[flat.reshape(-1)] = values
-    return found.reshape(shape)
+    dense = np.zeros(cells, values.dtype)
+    dense[flat.reshape(-1)] = values
+    return dense.reshape(shape)
 
 
 # -------------------------------------------------------------------------------------------- attributes

@@ -126,11 +126,11 @@ class Ready(NamedTuple):
         return sum(array.nbytes for held in (self.stored, self.program.constants) for array in held.values())
 
     def model(self, beside: Beside | None = None) -> onnx.ModelProto:
-        made = model_of(self.program, self.stored, beside=beside)
-        made.producer_version = sg.__version__
-        say(made, self.kinds)
-        list_gates(made)
-        return made
+        model = model_of(self.program, self.stored, beside=beside)
+        model.producer_version = sg.__version__
+        say(model, self.kinds)
+        list_gates(model)
+        return model
 
 
 def ready_of(

@@ -28,23 +28,25 @@ def body_of(schema: Any, node: onnx.NodeProto, version: int, operands: Sequence[
     if schema is None:
         return None
     if schema.has_function:
-        versions = [v for v in schema.function_opset_versions if v <= version]
-        found = schema.get_function_with_opset_version(max(versions)) if versions else None
+        version = _nearest(schema.function_opset_versions, version)
+        stored = schema.get_function_with_opset_version(version)
     elif schema.has_context_dependent_function:
-        versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
-        types = [_type_of(x) for x in operands]
-        if not versions:
-            return None
-        found = schema.get_context_dependent_function_with_opset_version(
-            max(versions), node.SerializeToString(), types
+        version = _nearest(schema.context_dependent_function_opset_versions, version)
+        stored = schema.get_context_dependent_function_with_opset_version(
+            version, node.SerializeToString(), [_type_of(x) for x in operands]
         )
     else:
         return None
-    if not found:
+    if not stored:
         return None
     function = onnx.FunctionProto()
-    function.ParseFromString(found)
+    function.ParseFromString(stored)
     return function
+
+
+def _nearest(versions: Sequence[int], version: int) -> int:
+    """The last of these versions up to the model's; else the first after it, which a body says it is of."""
+    return max((v for v in versions if v <= version), default=min(versions))
 
 
 def defaults_of(schema: OpSchema) -> list[Any]:

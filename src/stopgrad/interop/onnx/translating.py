@@ -35,6 +35,13 @@ _EXPANSION = 16
 """The most nodes into which a model may expand by functions and loops, and how many more for each node."""
 
 
+class Named(NamedTuple):
+    """A node as messages name it, and the line that reports show."""
+
+    what: str
+    place: Location
+
+
 class Space:
     """The names that the nodes of a graph or function can see.
 
@@ -44,15 +51,17 @@ class Space:
         attributes: of the function that is being read, as ``AttributeProto``, by name.
         path: the names of the calls around, each followed by a slash.
         depth: how many calls are around.
+        operator: in the body of an operator, the node that messages and reports name instead of those inside.
     """
 
-    __slots__ = ("attributes", "depth", "path", "values", "versions")
+    __slots__ = ("attributes", "depth", "operator", "path", "values", "versions")
 
     values: ChainMap[str, Any]
     versions: Mapping[str, int]
     attributes: Mapping[str, Any] | dict[str, Any]
     path: str
     depth: int
+    operator: Named | None
 
     def __init__(
         self,
@@ -61,15 +70,15 @@ class Space:
         attributes: Mapping[str, Any] | None = None,
         path: str = "",
         depth: int = 0,
+        operator: Named | None = None,
     ) -> None:
         self.values, self.versions, self.attributes = values, versions, attributes or {}
-        self.path, self.depth = path, depth
+        self.path, self.depth, self.operator = path, depth, operator
 
     def below(self, names: Mapping[str, Any]) -> Space:
         """The space of a body, with names of its own."""
-        return Space(
-            self.values.new_child(dict(names)), self.versions, self.attributes, self.path, self.depth
-        )
+        values = self.values.new_child(dict(names))
+        return Space(values, self.versions, self.attributes, self.path, self.depth, self.operator)
 
 
 class Translator(Building):
@@ -131,18 +140,20 @@ class Translator(Building):
         if self._expanded > self._limit:
             raise FileError(f"the functions and loops of the model become more than {self._limit} nodes")
         name = space.path + called(node)
-        line = self._lines.setdefault(name, len(self._lines) + 1)
+        operator = space.operator or self._as_shown(node, name)
         operands = [space.values.get(text(x), FAILED) if x else None for x in node.input]
-        place = Location(self._file, line, source=described(node, name), function=name)
         made: Any = FAILED
         if not any(x is FAILED for x in operands):
-            with Inside(prefix=scope_from(name), place=(place, 0)):
-                made = self.attempted(
-                    f"{node.op_type} {name!r}", lambda: self._named(node, name, operands, space)
-                )
+            with Inside(prefix=scope_from(name), place=(operator.place, 0)):
+                made = self.attempted(operator.what, lambda: self._named(node, name, operands, space))
         for i, output in enumerate(node.output):
             if output:
                 space.values[text(output)] = made if made is FAILED else made[i]
+
+    def _as_shown(self, node: onnx.NodeProto, name: str) -> Named:
+        line = self._lines.setdefault(name, len(self._lines) + 1)
+        place = Location(self._file, line, source=described(node, name), function=name)
+        return Named(f"{node.op_type} {name!r}", place)
 
     def _named(self, node: onnx.NodeProto, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
         """The results of a node, of which there are as many as it names."""
@@ -176,7 +187,8 @@ class Translator(Building):
             body = body_of(schema, node, version, operands)
             if body is None:
                 raise Refused("there is no such operator here")
-            return self._called(body, node, name, operands, space, defaults_of(schema))
+            operator = space.operator or self._as_shown(node, name)
+            return self._called(body, node, name, operands, space, defaults_of(schema), operator)
         known = folded(call, operands, rule)
         if known is not None:
             return known
@@ -208,6 +220,7 @@ class Translator(Building):
         operands: Sequence[Any],
         space: Space,
         defaults: Sequence[Any] = (),
+        operator: Named | None = None,
     ) -> list[Any]:
         """Inline a function in place of the node that calls it; its results."""
         if space.depth >= DEEPEST:
@@ -220,6 +233,7 @@ class Translator(Building):
             attributes,
             f"{name}/",
             space.depth + 1,
+            operator or space.operator,
         )
         before = len(self.refusals)
         wanted = [text(y) for y, asked in zip(function.output, node.output, strict=False) if asked]

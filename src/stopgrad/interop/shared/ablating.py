@@ -102,15 +102,15 @@ def ablated(world: str, function: Differentiated, repeats: int, seed: int) -> Ab
             "ablate: none of the function's inputs is an array of floating-point numbers that is asked about"
         )
     plain = function.run(None)
-    given = plain()
+    gradients = plain()
     values = list(function.points.values())
-    points, found = [values], [function.gradients(values, None)]
+    points, gradients_at = [values], [function.gradients(values, None)]
     for moved in jittered(values, seed) if function.lines else ():
-        made = function.gradients(moved, None)
-        if finite(made):
+        moved_gradients = function.gradients(moved, None)
+        if finite(moved_gradients):
             points.append(moved)
-            found.append(made)
-    reporting = _Reporting(function, names, given, points, found, plain, repeats)
+            gradients_at.append(moved_gradients)
+    reporting = _Reporting(function, names, gradients, points, gradients_at, plain, repeats)
     stops = []
     with Progress("running without each stop", total=len(function.lines)) as progress:
         for line in function.lines:
@@ -125,9 +125,9 @@ class _Reporting(NamedTuple):
 
     function: Differentiated
     names: tuple[str, ...]
-    given: Gradients
+    gradients: Gradients
     points: Sequence[Arrays]
-    found: Sequence[Gradients]
+    gradients_at: Sequence[Gradients]
     plain: Callable[[], Gradients]
     repeats: int
 
@@ -140,20 +140,20 @@ class _Reporting(NamedTuple):
             without = self.function.run(line)
             open = without()
         except Exception as error:  # Whatever the framework raises, it does so without the stop alone.
-            told = str(error).strip().partition("\n")[0] or type(error).__name__
-            text = told if isinstance(error, GradientError) else f"{type(error).__name__}: {told}"
+            message = str(error).strip().partition("\n")[0] or type(error).__name__
+            text = message if isinstance(error, GradientError) else f"{type(error).__name__}: {message}"
             return Stop(gates, line.kind, location, None, None, {}, None, None, None, None, ERROR, "", text)
-        rows = zip(self.names, self.given, open, strict=True)
+        rows = zip(self.names, self.gradients, open, strict=True)
         changes = {name: Change(*compared([g], [h]), g is not None, h is not None) for name, g, h in rows}
         verdict, evidence = UNCHANGED, ""
         if self._differs(line):
-            verdict, evidence = CHANGES, infinite(self.given, open)
+            verdict, evidence = CHANGES, infinite(self.gradients, open)
         elif line.why_idle:
             verdict, evidence = IDLE, line.why_idle
         else:
             evidence = zero_at("what comes through without the stop", len(self.points))
         times = _seconds(self.repeats, self.plain, without)
-        whole_difference = compared(self.given, open)
+        whole_difference = compared(self.gradients, open)
         return Stop(
             gates,
             line.kind,
@@ -170,16 +170,16 @@ class _Reporting(NamedTuple):
 
     def _differs(self, line: Line) -> bool:
         """Whether the gradients without the stops of a line differ by more than rounding at any point."""
-        for values, found in zip(self.points, self.found, strict=True):
+        for values, expected in zip(self.points, self.gradients_at, strict=True):
             open = self.function.gradients(values, line)
-            for x, g, h in zip(values, found, open, strict=True):
+            for x, g, h in zip(values, expected, open, strict=True):
                 if not self._near(x, g, h):
                     return True
         return False
 
     def _near(self, x: NumpyArray, g: Gradient, h: Gradient) -> bool:
         """Whether two gradients agree, also if both consist of rounding errors of zeros."""
-        precise = [one for one in (g, h) if one is not None]
+        precise = [gradient for gradient in (g, h) if gradient is not None]
         if not precise or near(g, h, nearness(type_of(precise[0]).dtype)):
             return True
         epsilon = EPSILON[coarsest_of([precise[0].dtype.name])]
@@ -191,12 +191,12 @@ def _seconds(repeats: int, *runs: Callable[[], Gradients]) -> list[float | None]
     """The time of one run of each: medians, measured in turns."""
     if not repeats:
         return [None] * len(runs)
-    found: list[list[float]] = [[] for _ in runs]
+    timings: list[list[float]] = [[] for _ in runs]
     for run in runs:
         run()  # The first run may be slower.
     for _ in range(repeats):
-        for run, times in zip(runs, found, strict=True):
+        for run, times in zip(runs, timings, strict=True):
             start = time.perf_counter()
             run()
             times.append(time.perf_counter() - start)
-    return [statistics.median(times) for times in found]
+    return [statistics.median(times) for times in timings]

@@ -165,10 +165,10 @@ def stored_parameter(array: np.generic | np.ndarray[Any, Any], name: str, file: 
 
 def _own(array: np.generic | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """An array that nobody else has and nobody changes: itself if it was made for us."""
-    found = np.asarray(array)
-    found = found if found.flags.owndata else np.array(found)
-    found.flags.writeable = False
-    return found
+    own = np.asarray(array)
+    own = own if own.flags.owndata else np.array(own)
+    own.flags.writeable = False
+    return own
 
 
 def leaves_by_name(
@@ -177,13 +177,13 @@ def leaves_by_name(
     """The values of a model's inputs, which are given in order or by name."""
     if len(args) > len(names):
         raise ArgumentError(f"{called} takes {len(names)} inputs, {shorten(names)}, not {len(args)}")
-    given = dict(zip(names, args, strict=False))
+    leaves = dict(zip(names, args, strict=False))
     for name, value in kwargs.items():
-        if name not in names or name in given:
-            how = "is given twice" if name in given else f"is no input; it has {shorten(names)}"
+        if name not in names or name in leaves:
+            how = "is given twice" if name in leaves else f"is no input; it has {shorten(names)}"
             raise ArgumentError(f"{called}: {name!r} {how}")
-        given[name] = value
-    missing = [name for name in names if name not in given]
+        leaves[name] = value
+    missing = [name for name in names if name not in leaves]
     if missing:
         raise ArgumentError(f"{called} takes {shorten(names)}; {missing[0]!r} is missing")
-    return [given[name] for name in names]
+    return [leaves[name] for name in names]

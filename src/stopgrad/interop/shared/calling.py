@@ -96,10 +96,10 @@ _KNOWS: dict[Rule, frozenset[int] | None] = {}
 
 def known_positions(rule: Rule | None, count: int) -> frozenset[int]:
     """The positions, of so many operands, that a rule takes as known values."""
-    found = _KNOWS.get(rule, frozenset()) if rule is not None else frozenset()
-    if found is None:
+    positions = _KNOWS.get(rule, frozenset()) if rule is not None else frozenset()
+    if positions is None:
         return frozenset(range(count))
-    return frozenset([i + count if i < 0 else i for i in found])
+    return frozenset([i + count if i < 0 else i for i in positions])
 
 
 class Translator(Protocol):
@@ -140,7 +140,7 @@ class Call:
         self.op_type, self.name, self.outputs = op_type, name, outputs
         self.attributes = attributes
         self._raw = tuple(operands)
-        self._given: Sequence[Any] = self._raw
+        self._operands: Sequence[Any] = self._raw
         self._translator: Any = translator
 
     # ---------------------------------------------------------------------------------------- questions
@@ -166,8 +166,8 @@ class Call:
 
     def raw(self, x: object) -> Any:
         """The :class:`Known` from which an operand was made, or the operand itself."""
-        for given, raw in zip(self._given, self._raw, strict=True):
-            if given is x:
+        for operand, raw in zip(self._operands, self._raw, strict=True):
+            if operand is x:
                 return raw
         return x
 
@@ -181,21 +181,21 @@ class Call:
         Raises:
             Refused: they are not known when the graph is built.
         """
-        found = self._translator.known(self.raw(x))
-        if found is None:
+        value = self._translator.known(self.raw(x))
+        if value is None:
             self.unknown(self._position(x) if i is None else i, "the model computes it")
-        return tuple([s if isinstance(s, sg.Dim) else int(s) for s in found.array.reshape(-1).tolist()])
+        return tuple([s if isinstance(s, sg.Dim) else int(s) for s in value.array.reshape(-1).tolist()])
 
     def _numbers(self, i: int, x: sg.Output | Known) -> np.ndarray[Any, Any]:
         """The value of operand *i* = *x*, which must be known and without symbolic sizes."""
-        found = self._translator.known(self.raw(x))
-        if found is not None and not found.is_symbolic:
-            array: np.ndarray[Any, Any] = found.array
+        value = self._translator.known(self.raw(x))
+        if value is not None and not value.is_symbolic:
+            array: np.ndarray[Any, Any] = value.array
             return array
-        self.unknown(i, "a symbolic size is in it" if found is not None else "the model computes it")
+        self.unknown(i, "a symbolic size is in it" if value is not None else "the model computes it")
 
     def _position(self, x: object) -> int:
-        return next((i for i, given in enumerate(self._given) if given is x), 0)
+        return next((i for i, operand in enumerate(self._operands) if operand is x), 0)
 
     def unknown(self, i: int, why: str) -> NoReturn:
         """Refuse the node because operand *i* is not known when the graph is built."""
@@ -210,8 +210,8 @@ class Call:
     def ruled(self, rule: Rule) -> Any:
         """What a rule returns for the node; known values arrive as tensors where it does not ask for them."""
         positions = known_positions(rule, len(self._raw))
-        self._given = [
+        self._operands = [
             x if i in positions or not isinstance(x, Known) else self.tensor(x)
             for i, x in enumerate(self._raw)
         ]
-        return rule(self, *self._given)
+        return rule(self, *self._operands)

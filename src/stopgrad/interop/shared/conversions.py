@@ -57,8 +57,8 @@ def axes_of(dims: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
 
 def spread(value: int | Sequence[int], count: int) -> tuple[Any, ...]:
     """A number for each of *count* axes; a single one is repeated."""
-    found = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    return found * count if len(found) == 1 else found
+    numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    return numbers * count if len(numbers) == 1 else numbers
 
 
 def static(sizes: Sequence[Any], what: str) -> tuple[int, ...]:

@@ -110,15 +110,15 @@ def check(
     settings = wanted.settings(coarsest, None, elementwise, only_proven=True)
     settings = replace(settings, modes=tuple([mode for mode in settings.modes if mode in function.modes]))
     broken = _not_finite(function)
-    found: list[list[Comparison]] = []
+    comparisons: list[list[Comparison]] = []
     notes = list(function.notes)
     if not broken:
         with Progress("checking gradients"):
-            found, more = _compared(function, settings, wanted.order)
+            comparisons, more = _compared(function, settings, wanted.order)
         notes += more
     types = {name: type_of(value) for name, value in function.points.items()}
     results = {
-        name: unfit(kind, broken) if broken else _of_input(world, kind, found[which], settings)
+        name: unfit(kind, broken) if broken else _of_input(world, kind, comparisons[which], settings)
         for which, (name, kind) in enumerate(types.items())
     }
     checked = GradientCheck(
@@ -153,12 +153,12 @@ def mode_is_refused(mode: str, modes: Sequence[str], error: Exception, world: st
     return f"not compared in {mode} mode, in which {world} does not differentiate it: {why}"
 
 
-def refuse_modes(world: str, modes: Sequence[str], known: Sequence[str]) -> None:
+def refuse_modes(world: str, modes: Sequence[str], supported: Sequence[str]) -> None:
     """Raise for a mode that a world has not."""
     for mode in modes:
-        if mode not in known:
+        if mode not in supported:
             raise ArgumentError(
-                f"check_gradients: of {world}, derivatives are compared in {' and '.join(known)} mode, "
+                f"check_gradients: of {world}, derivatives are compared in {' and '.join(supported)} mode, "
                 f"not in {mode} mode"
             )
 
@@ -185,11 +185,11 @@ def _compared(function: Function, settings: Settings, last: int) -> tuple[list[l
         if second is not None:
             orders.append(_order(2, second, settings, first.terms(first.weights, arrives)))
             notes += second.notes
-    found = [[Comparison(order, which) for order in orders] for which in range(len(first.xs))]
+    by_input = [[Comparison(order, which) for order in orders] for which in range(len(first.xs))]
     vague = [order for order in orders if not order.numeric.is_double]
     unknown = [
         name
-        for name, comparisons in zip(function.points, found, strict=True)
+        for name, comparisons in zip(function.points, by_input, strict=True)
         if any(rows.unsettled.any() and one.passed for one in comparisons for rows in one.rows)
     ]
     if vague and unknown:
@@ -197,7 +197,7 @@ def _compared(function: Function, settings: Settings, last: int) -> tuple[list[l
             f"of {', '.join(unknown)}, some differences are as small as rounding in {function.precision}, "
             "and prove nothing; those of float64 would"
         )
-    return found, notes
+    return by_input, notes
 
 
 def _order(number: int, function: Function, settings: Settings, terms: NumpyArray | float) -> Order:
@@ -207,12 +207,12 @@ def _order(number: int, function: Function, settings: Settings, terms: NumpyArra
     return Order(number, xs, ys, settings, _Numeric(function, settings, terms), _Derivatives(function))
 
 
-def _of_input(world: str, kind: TensorType, found: Sequence[Comparison], settings: Settings) -> Checked:
+def _of_input(world: str, kind: TensorType, comparisons: Sequence[Comparison], settings: Settings) -> Checked:
     """The entry for an input, which says so where the framework gives no gradient at all."""
-    entry = of_input(kind, found)
-    derivatives = found[0].order.generated
+    entry = of_input(kind, comparisons)
+    derivatives = comparisons[0].order.generated
     assert isinstance(derivatives, _Derivatives)
-    is_absent = found[0].which in derivatives.absent and "reverse" in settings.modes
+    is_absent = comparisons[0].which in derivatives.absent and "reverse" in settings.modes
     if entry.passed or entry.reason or not is_absent:
         return entry
     return replace(entry, reason=f"{world} gives no gradient, though the value depends on it")
@@ -262,9 +262,11 @@ class _Derivatives:
         self.absent: set[int] = set()
 
     def pulled(self, cotangent: NumpyArray) -> list[NumpyArray]:
-        made = self._function.pulled(unflat(cotangent, self._ys))
-        self.absent = {i for i, g in enumerate(made) if g is None}
-        return [np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self._xs, made, strict=True)]
+        gradients = self._function.pulled(unflat(cotangent, self._ys))
+        self.absent = {i for i, g in enumerate(gradients) if g is None}
+        return [
+            np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self._xs, gradients, strict=True)
+        ]
 
     def pushed(self, which: int, direction: NumpyArray) -> NumpyArray:
         return flat(self._function.pushed(which, unflat(direction, [self._xs[which]])[0]))
@@ -275,14 +277,14 @@ class _Derivatives:
 
 def lines(marks: Iterable[tuple[str, RawLocation | None]]) -> list[Held]:
     """What was seen at places, one entry for each line and what it is called."""
-    found: dict[tuple[str, object], list[Operation]] = {}
+    by_line: dict[tuple[str, object], list[Operation]] = {}
     graph = Graph()
     for what, place in marks:
         op = mark(graph, what, place)
-        at = op.location
-        where = None if at is None else (at.file, at.line)
-        found.setdefault((what, where), []).append(op)
-    return [Held(tuple(ops), ops[0].location, what) for (what, _), ops in found.items()]
+        location = op.location
+        where = None if location is None else (location.file, location.line)
+        by_line.setdefault((what, where), []).append(op)
+    return [Held(tuple(ops), ops[0].location, what) for (what, _), ops in by_line.items()]
 
 
 def mark(graph: Graph, what: str, place: RawLocation | None) -> Operation:
@@ -298,12 +300,12 @@ def line_of(place: RawLocation | None) -> tuple[str, int] | None:
     """File and line of a place."""
     if place is None:
         return None
-    found = decode(place)
-    return found.file, found.line
+    location = decode(place)
+    return location.file, location.line
 
 
 def coarsest_of(names: Iterable[str], default: str = "float32") -> str:
     """The coarsest of the dtypes of these names, as far as they are known."""
     parts = {"complex64": "float32", "complex128": "float64"}
-    known = [parts.get(name, name) for name in names if parts.get(name, name) in EPSILON]
-    return max(known, key=lambda name: EPSILON[name], default=default)
+    dtypes = [parts.get(name, name) for name in names if parts.get(name, name) in EPSILON]
+    return max(dtypes, key=lambda name: EPSILON[name], default=default)

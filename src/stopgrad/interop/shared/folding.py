@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,28 +26,28 @@ def is_small(x: object) -> bool:
     return isinstance(x, Known) and not x.initializer and x.dtype is not None and x.array.size <= LARGEST
 
 
-def computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known] | None:
+def computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Any] | None:
     """The results of a node for numbers: built in a graph of its own, and computed if that stays small."""
     knows = known_positions(rule, len(operands))
     graph = sg.Graph()
     with graph.as_default():
-        node._given = [
+        node._operands = [
             x if x is None or i in knows else sg.constant(x.array, x.dtype) for i, x in enumerate(operands)
         ]
         try:
-            made = rule(node, *node._given)
+            result = rule(node, *node._operands)
         except (Refused, sg.StopgradError):  # Building the node meets the same error again, and reports it.
             return None
-        results = list(made) if isinstance(made, tuple) else [made]
+        results = list(result) if isinstance(result, tuple) else [result]
         built = [y for y in results if isinstance(y, sg.Output)]
-        if any(not isinstance(y, (sg.Output, Known)) for y in results):
+        if any(not isinstance(y, (sg.Output, Known, type(None))) for y in results):
             return None
         if any(y.op.graph is not graph for y in built):  # It draws, with the model's random key.
             return None
         if any(not _is_plain(op) for op in graph.subgraph_to(built)):
             return None
     values = iter(interpret(built, {}) if built else [])
-    return [y if isinstance(y, Known) else Known(np.asarray(next(values)), y.dtype) for y in results]
+    return [Known(np.asarray(next(values)), y.dtype) if isinstance(y, sg.Output) else y for y in results]
 
 
 def _is_plain(op: sg.Operation) -> bool:
@@ -72,11 +74,11 @@ def symbolic(
         return None
     arrays = [None if x is None else x.array for x in operands]
     try:
-        found = fold(node, *arrays)
+        folded = fold(node, *arrays)
     except (Unknown, sg.StopgradError, ZeroDivisionError, TypeError, ValueError, IndexError):
         return None  # The operand becomes a tensor, and the rule says what is wrong.
-    made = [settled(y, dtype) for y in (found if isinstance(found, list) else [found])]
-    return made if all(y.array.size <= LARGEST for y in made) else None
+    values = [settled(y, dtype) for y in (folded if isinstance(folded, list) else [folded])]
+    return values if all(y.array.size <= LARGEST for y in values) else None
 
 
 def each(function: Callable[..., Any]) -> Any:
@@ -145,10 +147,10 @@ def many(pair: Callable[..., Any]) -> Any:
     """A fold of any number of operands, from a function of two."""
 
     def fold(node: Call, first: np.ndarray[Any, Any], *more: np.ndarray[Any, Any]) -> Any:
-        found = first
+        folded = first
         for x in more:
-            found = each(pair)(node, found, np.asarray(x))
-        return found
+            folded = each(pair)(node, folded, np.asarray(x))
+        return folded
 
     return fold
 
@@ -161,6 +163,33 @@ def chosen(
     return np.where(condition, x.astype(object), y.astype(object))
 
 
+def numbers_as(x: np.ndarray[Any, Any], dtype: DType | None) -> Any:
+    """Sizes cast to an element type, which must be one of numbers."""
+    if dtype is None or dtype.is_bool or dtype.is_complex:
+        raise Unknown
+    return x
+
+
+def updated(x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]) -> Any:
+    """A vector with other elements at these places."""
+    if x.ndim != 1:
+        raise Unknown
+    changed = x.astype(object)
+    changed[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
+    return changed
+
+
+def reduced(
+    pair: Callable[[Any, Any], Any], x: np.ndarray[Any, Any], axes: Sequence[int], keeps: bool
+) -> Any:
+    """The elements of a vector made one by a function of two."""
+    if x.ndim != 1 or not len(x) or list(axes) not in ([0], [-1]):
+        raise Unknown
+    array = np.empty(1, object)
+    array[0] = functools.reduce(pair, x)
+    return array if keeps else array.reshape(())
+
+
 def same(node: Call, x: np.ndarray[Any, Any], *_: object) -> Any:
     """What a node makes of sizes that it does not change."""
     return x
@@ -171,3 +200,20 @@ def not_negative(node: Call, x: np.ndarray[Any, Any]) -> Any:
     if not all(is_natural(one) for one in x.reshape(-1).tolist()):
         raise Unknown
     return x
+
+
+COMMON: dict[str, Callable[..., Any]] = {
+    "Identity": same,
+    "Abs": not_negative,
+    "Relu": not_negative,
+    "Neg": lambda node, x: each(operator.mul)(node, x, np.asarray(-1)),
+    "Add": each(operator.add),
+    "Sub": each(operator.sub),
+    "Mul": each(operator.mul),
+    "Div": divided,
+    "Mod": each(remainder),
+    "Equal": each(equals),
+    "Less": each(operator.lt),
+    "Greater": each(operator.gt),
+}
+"""What operators that ONNX and TensorFlow call alike do with symbolic sizes in object arrays."""

@@ -68,18 +68,20 @@ def parameters_of(layer: Any) -> list[Any]:
     A layer's averages and seeds were never meant to be: nothing is lost if no gradient arrives there.
     """
     parts = layer._flatten_layers()
-    made = {id(v) for part in parts for v in getattr(part, "_trainable_variables", part.trainable_weights)}
-    return [v for v in layer.weights if id(v) in made or v.trainable]
+    trainable = {
+        id(v) for part in parts for v in getattr(part, "_trainable_variables", part.trainable_weights)
+    }
+    return [v for v in layer.weights if id(v) in trainable or v.trainable]
 
 
 def by_path(variables: Iterable[Any]) -> dict[str, Any]:
     """Variables by their paths, such as ``"dense/kernel"``, each once; equal paths get a number."""
-    found: dict[str, Any] = {}
-    seen: dict[str, int] = {}
+    named: dict[str, Any] = {}
+    counts: dict[str, int] = {}
     for v in {id(v): v for v in variables}.values():
-        count = seen[v.path] = seen.get(v.path, 0) + 1
-        found[v.path if count == 1 else f"{v.path}_{count}"] = v
-    return found
+        count = counts[v.path] = counts.get(v.path, 0) + 1
+        named[v.path if count == 1 else f"{v.path}_{count}"] = v
+    return named
 
 
 # ------------------------------------------------------------------------------- what a function holds
@@ -91,24 +93,24 @@ def layers_in(*things: object) -> list[Any]:
     Of a function these are its closure, its defaults, what it is a method of, and the global variables that
     its code names. A layer is not looked into, as it has its own parts.
     """
-    found: dict[int, Any] = {}
-    seen: dict[int, object] = {}
+    layers: dict[int, Any] = {}
+    visited: dict[int, object] = {}
     level: Sequence[object] = things
     for _ in range(DEEPEST):
         below: list[object] = []
         for x in level:
-            if id(x) in seen or len(seen) >= FEW:
+            if id(x) in visited or len(visited) >= FEW:
                 continue
-            seen[id(x)] = x
+            visited[id(x)] = x
             if is_layer(x):
-                found[id(x)] = x
+                layers[id(x)] = x
             else:
-                below += _held(x)
+                below += _parts_of(x)
         level = below
-    return list(found.values())
+    return list(layers.values())
 
 
-def _held(x: Any) -> list[object]:
+def _parts_of(x: Any) -> list[object]:
     if isinstance(x, dict):
         return list(x.values())
     if isinstance(x, (list, tuple, set, frozenset)):
@@ -162,14 +164,14 @@ def scope(values: Iterable[tuple[Any, Any]] = (), read: Read | None = None) -> A
         """Keras' own, which also gives the values of other variables, as code that asks it for them needs."""
 
         def get_current_value(self, variable: Any) -> Any:
-            found = super().get_current_value(variable)
-            if found is not None:
-                return found
+            value = super().get_current_value(variable)
+            if value is not None:
+                return value
             if read is not None:
                 read.variables[id(variable)] = variable
             around = self.original_scope
-            found = None if around is None else around.get_current_value(variable)
-            return variable._value if found is None else found
+            value = None if around is None else around.get_current_value(variable)
+            return variable._value if value is None else value
 
     return Scope(list(values), collect_losses=True)
 
@@ -209,11 +211,11 @@ def _fit_loss(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> A
         None if one is None else keras.tree.map_structure(keras.ops.convert_to_tensor, one)
         for one in (x, y, sample_weight)
     )
-    made = model(x, **({"training": True} if model._call_has_training_arg else {}))
-    found = model._compute_loss(x=x, y=y, y_pred=made, sample_weight=sample_weight, training=True)
+    predictions = model(x, **({"training": True} if model._call_has_training_arg else {}))
+    loss = model._compute_loss(x=x, y=y, y_pred=predictions, sample_weight=sample_weight, training=True)
     if model._compile_loss is None and not model.losses and _is_default(model.compute_loss):
         raise ArgumentError(f"the model {model.name!r} has no loss: give one, model.compile(optimizer, loss)")
-    return found
+    return loss
 
 
 def _is_default(method: Any) -> bool:
@@ -280,5 +282,5 @@ def current(
 
 def unpacked(batch: Any) -> tuple[Any, Any, Any]:
     """What a batch of ``fit`` has: ``x``, ``y`` and weights of samples, of which the last two may be None."""
-    found: tuple[Any, Any, Any] = loaded().utils.unpack_x_y_sample_weight(batch)
-    return found
+    parts: tuple[Any, Any, Any] = loaded().utils.unpack_x_y_sample_weight(batch)
+    return parts

@@ -36,8 +36,8 @@ def steps_of(
     """
     ops = keras.loaded().ops
     names = {id(v): name for name, v in xs.items()}
-    known = {id(keras.plain(v)) for v in keras.held_by(optimizer)}
-    held = [v for v in xs.values() if id(keras.plain(v)) in known]
+    held_ids = {id(keras.plain(v)) for v in keras.held_by(optimizer)}
+    held = [v for v in xs.values() if id(keras.plain(v)) in held_ids]
     trained = held or [v for v in xs.values() if v.trainable]
     arrived = {name: g for name, g in gradients.items() if g is not None}
     ids = {id(v) for v in trained}
@@ -48,19 +48,19 @@ def steps_of(
     handed = {name: _array(ops, arrived[name]) for name, v in xs.items() if name in arrived and id(v) in ids}
     why = {name: "the optimizer does not have it" for name, v in xs.items() if id(v) not in ids}
     comparing = Comparing(values(), handed, why)
-    given = [arrived.get(names[id(v)]) for v in trained]
-    if all(g is None for g in given):
+    in_order = [arrived.get(names[id(v)]) for v in trained]
+    if all(g is None for g in in_order):
         comparing.steps = 1  # Keras refuses to do an update without any gradient: nothing moves.
         return comparing.found()
     try:
-        with unseen(), warnings.catch_warnings(), _kept(optimizer, xs.values()) as same:
+        with unseen(), warnings.catch_warnings(), _restoring(optimizer, xs.values()) as same:
             warnings.simplefilter("ignore")
             while not comparing.is_settled:
-                same.apply(list(given), list(trained))
+                same.apply(list(in_order), list(trained))
                 comparing.take(values())
     except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:400]
-        raise ArgumentError(f"{what}: an update of the optimizer failed ({told})") from error
+        message = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        raise ArgumentError(f"{what}: an update of the optimizer failed ({message})") from error
     return comparing.found()
 
 
@@ -77,7 +77,7 @@ def _array(ops: Any, g: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _kept(optimizer: Any, variables: Any) -> Iterator[Any]:
+def _restoring(optimizer: Any, variables: Any) -> Iterator[Any]:
     """An optimizer that does what another does; its variables and these are as they were afterwards.
 
     One that was never used is not built: then it is one made from its configuration.

@@ -270,56 +270,62 @@ def choice_says(kind: str, choice: str, words: dict[str, str]) -> str:
     )
 
 
-def subject_values(one: Made) -> list[Any]:
+def subject_values(event: Made) -> list[Any]:
     """The operands' elements, of the user's operation, that belong to the bad element; NaN for none."""
-    if one.forward is not None:
-        shape = None if one.result is None else one.result.shape
-        return [_at(x, one.index, shape) for x in one.forward.operands]
-    return [_at(x, one.index, None if one.result is None else one.result.shape) for x in one.operands]
+    if event.forward is not None:
+        shape = None if event.result is None else event.result.shape
+        return [_element_value(x, event.index, shape) for x in event.forward.operands]
+    return [
+        _element_value(x, event.index, None if event.result is None else event.result.shape)
+        for x in event.operands
+    ]
 
 
-def _at(x: Any, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
+def _element_value(x: Any, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
     array = np.asarray(x)
     if array.ndim == 0:
-        found = array.item()
+        value = array.item()
     else:
-        found = element(array, index, shape)
-        if found is None and array.dtype.kind == "f" and array.size:  # For those of a vector: any that is 0.
-            found = 0.0 if bool((array == 0).all()) else None
-    return math.nan if found is None or isinstance(found, complex) else found
+        value = element(array, index, shape)
+        if value is None and array.dtype.kind == "f" and array.size:  # For those of a vector: any that is 0.
+            value = 0.0 if bool((array == 0).all()) else None
+    return math.nan if value is None or isinstance(value, complex) else value
 
 
-def meets_zero(one: Made, divides: bool = False) -> bool:
+def meets_zero(event: Made, divides: bool = False) -> bool:
     """Whether it is 0 times an infinity, in a gradient; or 0 divided by 0, if it *divides*."""
-    if not one.gradient or one.kind != "nan":
+    if not event.gradient or event.kind != "nan":
         return False
-    found = [_at(x, one.index, None if one.result is None else one.result.shape) for x in one.operands]
-    if any(isinstance(x, float) and math.isinf(x) for x in found):
-        return 0 in found
-    return divides and found == [0, 0]
+    values = [
+        _element_value(x, event.index, None if event.result is None else event.result.shape)
+        for x in event.operands
+    ]
+    if any(isinstance(x, float) and math.isinf(x) for x in values):
+        return 0 in values
+    return divides and values == [0, 0]
 
 
-def cure_of(one: Made, kind: str, words: dict[str, str]) -> tuple[str, str] | None:
+def cure_of(event: Made, kind: str, words: dict[str, str]) -> tuple[str, str] | None:
     """The cure of a row that an event matches, or of an overflow.
 
     Args:
-        one: the event.
+        event: the event that is to be cured.
         kind: the user's operation, by the name that worlds share.
         words: the framework's own, by their names in braces.
     """
-    values = subject_values(one)
+    values = subject_values(event)
     for row in ROWS:
-        if kind in row.kinds and row.gradient in (None, one.gradient) and row.when(values):
+        if kind in row.kinds and row.gradient in (None, event.gradient) and row.when(values):
             return row.name, row.says.format_map(words)
-    return _overflow(one, words)
+    return _overflow(event, words)
 
 
-def _overflow(one: Made, words: dict[str, str]) -> tuple[str, str] | None:
-    if one.kind != "inf" or one.source is not None or one.result is None or not one.operands:
+def _overflow(event: Made, words: dict[str, str]) -> tuple[str, str] | None:
+    if event.kind != "inf" or event.source is not None or event.result is None or not event.operands:
         return None
-    name = str(one.result.dtype)
+    name = str(event.result.dtype)
     sizes = [
-        float(np.abs(x.astype(np.float64)).max()) for x in one.operands if x.size and x.dtype.kind in "fV"
+        float(np.abs(x.astype(np.float64)).max()) for x in event.operands if x.size and x.dtype.kind in "fV"
     ]
     if name not in _NARROW or not sizes:
         return None

@@ -106,9 +106,9 @@ class Events:
     def __getitem__(self, number: int) -> Made:
         return self.made[number - 1]
 
-    def add(self, one: Made) -> int:
+    def add(self, event: Made) -> int:
         """The number of a new event."""
-        self.made.append(one)
+        self.made.append(event)
         return len(self.made)
 
     def settled(
@@ -163,16 +163,16 @@ def least(marks: Array, axes: tuple[int, ...] | None = None) -> Array:
     """The smallest mark along axes, of those that are no 0."""
     if not marks.size:
         return np.zeros((), np.int32)
-    found = np.where(marks == 0, _LAST, marks).min(axis=axes)
-    return np.where(found == _LAST, 0, found).astype(np.int32)
+    lowest = np.where(marks == 0, _LAST, marks).min(axis=axes)
+    return np.where(lowest == _LAST, 0, lowest).astype(np.int32)
 
 
 def first_of(marks: Sequence[Array]) -> Array:
     """Of marks of several operands, those of the first that has any, element by element."""
-    found: Array = np.zeros((), np.int32)
-    for one in marks:
-        found = np.where(found != 0, found, one)
-    return found
+    first: Array = np.zeros((), np.int32)
+    for row in marks:
+        first = np.where(first != 0, first, row)
+    return first
 
 
 def apart(value: Array, marks: Array) -> tuple[Array, Array]:
@@ -207,7 +207,7 @@ def reported(events: Events, results: Sequence[Result], cure: Cure, operations: 
     """The report on a run."""
     ends = {r.name: _marks(r.marks) for r in results}
     harmful = {events[n].key for n in _involved(events, ends.values())}
-    harmless = len({one.key for one in events.made if one.source is None} - harmful)
+    harmless = len({event.key for event in events.made if event.source is None} - harmful)
     arriving = {n for some in ends.values() for mark in some for n in _line(events, mark)}
     if not arriving:
         return NanTrace(None, harmless=harmless, operations=operations)
@@ -218,9 +218,11 @@ def reported(events: Events, results: Sequence[Result], cure: Cure, operations: 
     own = [n for n in then if _same_derivative(events[first], events[n])]
     start = own[0] if own else first  # One derivative's infinity, times its 0: told as one.
     then = _one_each(events, [n for n in then if n not in own], {events[start].key})
-    told = {_subject(events[n]) for n in (first, *own, *then)} | {events[n].key for n in (first, *own, *then)}
-    rest = [n for n in roots[1:] if _subject(events[n]) not in told and not events[n].deliberate]
-    others = _one_each(events, rest, told)
+    covered = {_subject(events[n]) for n in (first, *own, *then)} | {
+        events[n].key for n in (first, *own, *then)
+    }
+    rest = [n for n in roots[1:] if _subject(events[n]) not in covered and not events[n].deliberate]
+    others = _one_each(events, rest, covered)
     graph = Graph()
     sites = {n: _site(graph, events, n, cure) for n in (start, *then, *others)}
     return NanTrace(
@@ -240,10 +242,10 @@ def _marks(marks: Array | None) -> list[int]:
 
 def _line(events: Events, n: int) -> list[int]:
     """An event, and those from which its infinity came."""
-    found = [n]
-    while parent := events[found[-1]].parent:
-        found.append(parent)
-    return found
+    line = [n]
+    while parent := events[line[-1]].parent:
+        line.append(parent)
+    return line
 
 
 def _root(events: Events, n: int) -> int:
@@ -254,60 +256,60 @@ def _root(events: Events, n: int) -> int:
 
 def _involved(events: Events, ends: Iterable[Sequence[int]]) -> set[int]:
     """All events of which something may have gone into what arrives."""
-    found: set[int] = set()
+    involved: set[int] = set()
     stack = [mark for some in ends for mark in some]
     while stack:
         for n in _line(events, stack.pop()):
-            if n not in found:
-                found.add(n)
+            if n not in involved:
+                involved.add(n)
                 stack += events.beside.get(n, ())
-    return found
+    return involved
 
 
-def _subject(one: Made) -> Any:
+def _subject(event: Made) -> Any:
     """The user's operation: itself, or what it differentiates."""
-    return one.key if one.forward is None else one.forward.key
+    return event.key if event.forward is None else event.forward.key
 
 
 def _same_derivative(a: Made, b: Made) -> bool:
     return a.forward is not None and b.forward is not None and a.forward.key == b.forward.key
 
 
-def _one_each(events: Events, some: Iterable[int], told: set[Any]) -> list[int]:
+def _one_each(events: Events, numbers: Iterable[int], covered: set[Any]) -> list[int]:
     """The first event of each operation that is not told yet; not too many."""
-    found: dict[Any, int] = {}
-    for n in some:
-        if events[n].key not in told:
-            found.setdefault(_subject(events[n]), n)
-    return list(found.values())[:FOLLOWED]
+    first: dict[Any, int] = {}
+    for n in numbers:
+        if events[n].key not in covered:
+            first.setdefault(_subject(events[n]), n)
+    return list(first.values())[:FOLLOWED]
 
 
 def _site(graph: Graph, events: Events, n: int, cure: Cure) -> NanSite:
-    one = events[n]
-    found = cure(one)
-    place = one.place if one.forward is None or one.forward.place is None else one.forward.place
-    origin = None if one.forward is None else operation(graph, one.forward.call, one.forward.place)
-    cause = events[one.parent] if one.parent and events[one.parent].deliberate else None
-    steps = [step for _, _, step in one.around if step is not None]
+    event = events[n]
+    match = cure(event)
+    place = event.place if event.forward is None or event.forward.place is None else event.forward.place
+    origin = None if event.forward is None else operation(graph, event.forward.call, event.forward.place)
+    cause = events[event.parent] if event.parent and events[event.parent].deliberate else None
+    steps = [step for _, _, step in event.around if step is not None]
     return NanSite(
-        operation=operation(graph, one.call, one.place, one.result),
-        name=one.call,
-        where="gradient" if one.gradient else "forward",
-        kind=one.kind,
-        index=one.index,
-        count=one.count,
-        inputs=tuple(operand_inputs(one)),
+        operation=operation(graph, event.call, event.place, event.result),
+        name=event.call,
+        where="gradient" if event.gradient else "forward",
+        kind=event.kind,
+        index=event.index,
+        count=event.count,
+        inputs=tuple(operand_inputs(event)),
         location=None if place is None else decode(place),
         origin=origin,
-        origin_name=None if one.forward is None else one.forward.call,
-        origin_location=None if one.forward is None or place is None else decode(place),
-        order=1 if one.gradient else 0,
+        origin_name=None if event.forward is None else event.forward.call,
+        origin_location=None if event.forward is None or place is None else decode(place),
+        order=1 if event.gradient else 0,
         iteration=steps[-1] if steps else None,
-        around=tuple([(operation(graph, call, at), step) for call, at, step in one.around]),
-        source=one.source,
-        cause=None if cause is None else _site(graph, events, one.parent, lambda _: None),
-        pattern=found[0] if found else None,
-        cure=found[1] if found else None,
+        around=tuple([(operation(graph, call, at), step) for call, at, step in event.around]),
+        source=event.source,
+        cause=None if cause is None else _site(graph, events, event.parent, lambda _: None),
+        pattern=match[0] if match else None,
+        cure=match[1] if match else None,
     )
 
 
@@ -325,11 +327,11 @@ def _dtype(x: Array) -> str:
         return "float32"
 
 
-def operand_inputs(one: Made) -> Iterable[NanInput]:
+def operand_inputs(event: Made) -> Iterable[NanInput]:
     """What is said of an event's operands."""
-    for i, x in enumerate(one.operands):
-        label = one.labels[i] if i < len(one.labels) else ""
-        yield input_of(f"x{i}", label, x, one.index, None if one.result is None else one.result.shape)
+    for i, x in enumerate(event.operands):
+        label = event.labels[i] if i < len(event.labels) else ""
+        yield input_of(f"x{i}", label, x, event.index, None if event.result is None else event.result.shape)
 
 
 def input_of(
@@ -341,9 +343,9 @@ def input_of(
         sizes = sizes.astype(np.float64)
     floats = sizes.dtype.kind == "f"
     nan = np.isnan(sizes) if floats else np.zeros(sizes.shape, bool)
-    known = sizes[~nan] if sizes.ndim else sizes.reshape(1)[~nan.reshape(1)]
-    numbers = known.size and sizes.dtype.kind in "fiu"
-    low, high = (known.min().item(), known.max().item()) if numbers else (None, None)
+    not_nan = sizes[~nan] if sizes.ndim else sizes.reshape(1)[~nan.reshape(1)]
+    numbers = not_nan.size and sizes.dtype.kind in "fiu"
+    low, high = (not_nan.min().item(), not_nan.max().item()) if numbers else (None, None)
     has_inf = floats and bool(np.isinf(sizes).any())
     return NanInput(
         operand,
@@ -361,10 +363,10 @@ def input_of(
 def element(x: Array, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
     """The element of an operand that belongs to an element of a result; None if shapes do not agree."""
     try:
-        found = np.broadcast_to(x, x.shape if shape is None else shape)[index]
+        value = np.broadcast_to(x, x.shape if shape is None else shape)[index]
     except (ValueError, IndexError):
         return None
-    return found.item() if np.ndim(found) == 0 else None
+    return value.item() if np.ndim(value) == 0 else None
 
 
 def first_index(some: Array) -> tuple[int, ...]:

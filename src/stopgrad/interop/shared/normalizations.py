@@ -71,10 +71,20 @@ def with_running(
 
 
 def layer_normalized(
-    x: sg.Output, axes: tuple[int, ...], weight: sg.Output | None, bias: sg.Output | None, eps: float
-) -> Any:
-    """:func:`sg.layer_norm`, computed in float32 for 16-bit numbers."""
-    return brought(affine(sg.layer_norm(wide(x), axis=axes, epsilon=eps), weight, bias), x.dtype)
+    x: sg.Output,
+    axes: tuple[int, ...],
+    weight: sg.Output | None,
+    bias: sg.Output | None,
+    eps: float,
+    with_statistics: bool = False,
+) -> tuple[Any, Any, Any]:
+    """:func:`sg.layer_norm`, the mean and one over the deviation; computed in float32 for 16-bit numbers.
+
+    The statistics are None unless they are asked for.
+    """
+    values = wide(x)
+    y = brought(affine(sg.layer_norm(values, axis=axes, epsilon=eps), weight, bias), x.dtype)
+    return y, *(statistics(values, axes, eps, True) if with_statistics else (None, None))
 
 
 def batch_normalized(
@@ -92,6 +102,13 @@ def batch_normalized(
     rstd = sg.rsqrt(sg.add(var, brought(eps, values.dtype)))
     y = brought(affine(sg.multiply(apart, rstd), weight, bias, by_channel(x, axis)), x.dtype)
     return y, *(reshape(s, [-1]) for s in (mean, var, rstd))
+
+
+def unbiased(var: sg.Output, x: sg.Output, axis: int = 1) -> Any:
+    """The variance of each channel of a batch, x, as an estimate for all that it is drawn from."""
+    count = brought(product([size for i, size in enumerate(x.shape) if i != axis]), var.dtype, x)
+    one = brought(1, var.dtype)
+    return sg.multiply(var, sg.realdiv(count, sg.maximum(sg.subtract(count, one), one)))
 
 
 def moved(old: sg.Output, new: sg.Output, kept: float) -> Any:

@@ -14,17 +14,23 @@ from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import along, bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
+Weights = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+"""Which old pixels make up each new one, and their weights: both [new, old ones]."""
+
+
+def near(u: sg.Output | np.ndarray[Any, Any], a: float) -> Any:
+    """Keys's cubic kernel at distances up to 1."""
+    return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
+
+
+def far(u: sg.Output | np.ndarray[Any, Any], a: float) -> Any:
+    """Keys's cubic kernel at distances from 1 to 2."""
+    return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
+
 
 def cubic_weights(t: sg.Output | np.ndarray[Any, Any], a: float = -0.75) -> list[Any]:
     """The weights of the four neighbours by Keys's cubic kernel; t is an array or an output."""
-
-    def near(u: sg.Output | np.ndarray[Any, Any]) -> Any:
-        return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
-
-    def far(u: sg.Output | np.ndarray[Any, Any]) -> Any:
-        return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
-
-    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+    return [far(t + 1.0, a), near(t, a), near(1.0 - t, a), far(2.0 - t, a)]
 
 
 FEW = 4
@@ -40,6 +46,8 @@ def weighted(x: sg.Output, axis: int, numbers: np.ndarray[Any, Any], weights: np
         numbers: which old elements make up each new one, [new, old ones].
         weights: of these.
     """
+    if weights.shape[1] == 1 and (weights == 1).all():
+        return sg.take(x, numbers[:, 0], axis)
     if weights.shape[1] <= FEW:
         shares = [brought(along(column, axis, x.ndim), x.dtype) for column in weights.T]
         return sg.add_n(
@@ -74,7 +82,7 @@ def _reflected(place: sg.Output, size: Size, align: bool) -> Any:
     return sg.where(back, span - rest + low, rest + low)
 
 
-def _inside(place: sg.Output, size: Size, padding: int, align: bool) -> Any:
+def _into_image(place: sg.Output, size: Size, padding: int, align: bool) -> Any:
     """A position, moved into the image as the padding mode says if it lies outside."""
     if padding == 2:
         place = _reflected(place, size, align)
@@ -116,10 +124,10 @@ class Sampling:
         wide = sg.broadcast_to(
             reshape(number, [number.shape[0], 1, count]), [number.shape[0], self.channels, count]
         )
-        found = reshape(
+        pixels = reshape(
             sg.take_along_axis(self.flat, wide, 2), [wide.shape[0], wide.shape[1], *number.shape[1:]]
         )
-        return sg.where(sg.expand_dims(valid, 1), found, brought(0, self.dtype))
+        return sg.where(sg.expand_dims(valid, 1), pixels, brought(0, self.dtype))
 
 
 def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> Any:
@@ -139,7 +147,7 @@ def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: 
     places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]
     if mode == 2:
         return _cubic_sampled(sampling, places)
-    places = [_inside(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
+    places = [_into_image(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
     if mode == 1:
         return sampling.at([sg.round(place) for place in places])
     return between(sampling, places)
@@ -171,10 +179,10 @@ def _cubic_sampled(sampling: Sampling, places: Sequence[Any]) -> Any:
     weights = [cubic_weights(place - low) for place, low in zip(places, first, strict=True)]
     parts = []
     for steps in itertools.product(range(4), repeat=len(places)):
-        kept = [
-            _inside(low + (step - 1.0), size, sampling.padding, sampling.align)
+        corner = [
+            _into_image(low + (step - 1.0), size, sampling.padding, sampling.align)
             for low, step, size in zip(first, steps, sampling.sizes, strict=True)
         ]
         weight = math.prod([shares[step] for shares, step in zip(weights, steps, strict=True)])
-        parts.append(sg.multiply(sampling.at(kept), sg.expand_dims(weight, 1)))
+        parts.append(sg.multiply(sampling.at(corner), sg.expand_dims(weight, 1)))
     return sg.add_n(parts)

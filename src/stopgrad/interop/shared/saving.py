@@ -37,13 +37,13 @@ def asked(
         raise ArgumentError(f"a {what} has at least one output; give outputs")
     xs = None if inputs is None else _by_name(inputs, "inputs")
     operations = needed([*ys.values()], set() if xs is None else set(xs.values()))
-    given = {op.outputs[0] for op in operations if op.definition in (Placeholder, Parameter)}
-    held = [x for x in given if x.op.definition is Parameter]
+    sources = {op.outputs[0] for op in operations if op.definition in (Placeholder, Parameter)}
+    held = [x for x in sources if x.op.definition is Parameter]
     if xs is None:
-        places = sorted(given - set(held), key=lambda x: x.op.id)
+        places = sorted(sources - set(held), key=lambda x: x.op.id)
         xs = {x.op.name: x for x in places}
     fed = set(xs.values())
-    missing = [x for x in given - set(held) if x not in fed]
+    missing = [x for x in sources - set(held) if x not in fed]
     if missing:
         raise ArgumentError(
             f"the outputs need {describe(missing[0])}, which is not among the inputs; give it"
@@ -75,26 +75,26 @@ def _of_program(outputs: Wanted, inputs: Given) -> tuple[Any, Any]:
     return lowered.outputs, lowered.inputs
 
 
-def _by_name(given: Any, what: str) -> dict[str, Output]:
-    if isinstance(given, (Output, Operation)):
-        given = [given]
-    if isinstance(given, Mapping):
-        items = list(given.items())
+def _by_name(tensors: Any, what: str) -> dict[str, Output]:
+    if isinstance(tensors, (Output, Operation)):
+        tensors = [tensors]
+    if isinstance(tensors, Mapping):
+        items = list(tensors.items())
     else:
         try:
-            items = [(None, y) for y in given]
+            items = [(None, y) for y in tensors]
         except TypeError:
-            raise ArgumentError(f"{what} are outputs, or outputs by name, not {given!r}") from None
-    found: dict[str, Output] = {}
+            raise ArgumentError(f"{what} are outputs, or outputs by name, not {tensors!r}") from None
+    by_name: dict[str, Output] = {}
     for name, y in items:
         y = y.as_output() if isinstance(y, Operation) else y
         if not isinstance(y, Output):
             raise ArgumentError(f"{what} are outputs of a graph, not {y!r}")
         name = (y.op.name if y.index == 0 else f"{y.op.name}:{y.index}") if name is None else name
-        if not isinstance(name, str) or not name or name in found:
+        if not isinstance(name, str) or not name or name in by_name:
             raise ArgumentError(f"{what} need names of their own, not {name!r}; give them in a dict")
-        found[name] = y
-    return found
+        by_name[name] = y
+    return by_name
 
 
 def value_of(x: Output, name: str, values: Values) -> NumpyArray:

@@ -19,10 +19,10 @@ def settled(array: Size | np.ndarray[Any, Any], dtype: DType) -> Known:
         array[()] = alone
     if array.dtype.kind != "O":
         return Known(array)
-    found = array.reshape(-1).tolist()
-    if any(isinstance(x, sg.Dim) for x in found):
+    elements = array.reshape(-1).tolist()
+    if any(isinstance(x, sg.Dim) for x in elements):
         return Known(array, dtype)
-    if found and all(isinstance(x, (bool, np.bool_)) for x in found):
+    if elements and all(isinstance(x, (bool, np.bool_)) for x in elements):
         dtype = sg.bool_
     return Known(array.astype(dtype.numpy), dtype_from(dtype.numpy))
 

@@ -27,12 +27,12 @@ def padded(x: sg.Output, pairs: Sequence[tuple[Any, Any]], value: Value = 0, mod
         start = -before if is_negative(before) else 0
         end = x.shape[axis] + after if is_negative(after) else None
         x = part(x, axis, start, end)
-    kept = [tuple(0 if is_negative(n) else n for n in pair) for pair in pairs]
-    if all(not isinstance(n, sg.Dim) and n == 0 for pair in kept for n in pair):
+    padding = [tuple(0 if is_negative(n) else n for n in pair) for pair in pairs]
+    if all(not isinstance(n, sg.Dim) and n == 0 for pair in padding for n in pair):
         return x
     if mode != "CONSTANT":
-        return sg.pad(x, kept, mode)
-    return sg.pad(x, kept, constant_values=brought(value, x.dtype, x))
+        return sg.pad(x, padding, mode)
+    return sg.pad(x, padding, constant_values=brought(value, x.dtype, x))
 
 
 def is_negative(number: int) -> bool:

@@ -71,13 +71,13 @@ class Trained(NamedTuple):
         """
         groups = list(self.groups)
         reports = _Reports(self.does, self.calls[:CALLS], self.parameters)
-        known = dict.fromkeys(key for group in groups for key in group.keys)
-        ignored, barred = _matching(ignore, known, "ignore"), _matching(blocked, known, "blocked")
+        names = dict.fromkeys(key for group in groups for key in group.keys)
+        ignored, barred = _matching(ignore, names, "ignore"), _matching(blocked, names, "blocked")
         if only:
-            wanted = _matching(only, known, "only")
-            groups, barred = [Group("only", tuple(wanted), True)], known.keys() - wanted
+            wanted = _matching(only, names, "only")
+            groups, barred = [Group("only", tuple(wanted), True)], names.keys() - wanted
         required = [g._replace(keys=tuple(k for k in g.keys if k not in ignored | barred)) for g in groups]
-        closed = [key for key in known if key in barred - ignored]
+        closed = [key for key in names if key in barred - ignored]
         return _missing(reports, required) or _arriving(reports, closed)
 
 

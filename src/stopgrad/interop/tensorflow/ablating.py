@@ -52,9 +52,9 @@ def ablate(f: Callable[..., Any], *args: Any, repeats: int = 5, seed: int = 0, *
     with eagerly():
         point = Posed("ablate", f, args, kwargs)
         try:
-            found = by_lines([("tf.stop_gradient", place) for place in point.stops.places])
-            idle = _idle(f, args, kwargs) if found else {}
-            lines = [one._replace(why_idle=idle.get(line_of(one.places[0]), "")) for one in found]
+            by_line = by_lines([("tf.stop_gradient", place) for place in point.stops.places])
+            idle = _idle(f, args, kwargs) if by_line else {}
+            lines = [line._replace(why_idle=idle.get(line_of(line.places[0]), "")) for line in by_line]
             return ablated("TensorFlow, eagerly", _Opened(point, lines), repeated, seeded)
         finally:
             point.restore_all()
@@ -65,8 +65,10 @@ def _idle(f: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[tuple[str
     reasons: dict[tuple[str, int] | None, list[str]] = {}
     with contextlib.suppress(StopgradError):
         for use in explain(f, *args, **kwargs).gates:
-            at = use.operation.location
-            reasons.setdefault(None if at is None else (at.file, at.line), []).append(use.why_idle)
+            location = use.operation.location
+            reasons.setdefault(None if location is None else (location.file, location.line), []).append(
+                use.why_idle
+            )
     return {line: why[0] for line, why in reasons.items() if all(why)}
 
 
@@ -76,25 +78,25 @@ class _Opened:
     def __init__(self, point: Posed, lines: Sequence[Line]) -> None:
         self.lines, self._point = lines, point
         self.points = {name: to_numpy(x) for name, x in point.sources.items()}
-        self.sizes = float(sum(np.abs(to_numpy(y).astype(np.complex128)).sum() for y in point.made))
+        self.sizes = float(sum(np.abs(to_numpy(y).astype(np.complex128)).sum() for y in point.results))
 
     def gradients(self, values: Arrays, without: Line | None) -> Gradients:
-        given = [tf.constant(value) for value in values]
+        tensors = [tf.constant(value) for value in values]
         sources = list(self._point.sources.values())
-        changed = {id(x): v for x, v in zip(sources, given, strict=True) if not isinstance(x, tf.Variable)}
-        variables = [(x, v) for x, v in zip(sources, given, strict=True) if isinstance(x, tf.Variable)]
+        changed = {id(x): v for x, v in zip(sources, tensors, strict=True) if not isinstance(x, tf.Variable)}
+        variables = [(x, v) for x, v in zip(sources, tensors, strict=True) if isinstance(x, tf.Variable)]
         before = [x.numpy() for x, _ in variables]
         try:
             for x, value in variables:
                 x.assign(value)
             with tf.GradientTape() as tape:
                 tape.watch(list(changed.values()))
-                made = self._point.again(Stops(opens=_opens(without)), changed)
+                results = self._point.again(Stops(opens=_opens(without)), changed)
         finally:
             for (x, _), value in zip(variables, before, strict=True):
                 x.assign(value)
-        found = tape.gradient(made, [changed.get(id(x), x) for x in sources])
-        return [None if g is None else to_numpy(g) for g in found]
+        gradients = tape.gradient(results, [changed.get(id(x), x) for x in sources])
+        return [None if g is None else to_numpy(g) for g in gradients]
 
     def run(self, without: Line | None) -> Callable[[], Gradients]:
         values = list(self.points.values())
@@ -105,5 +107,5 @@ def _opens(without: Line | None) -> Callable[[RawLocation | None], bool] | None:
     """Which stops are taken out."""
     if without is None:
         return None
-    at = line_of(without.places[0])
-    return lambda place: line_of(place) == at
+    location = line_of(without.places[0])
+    return lambda place: line_of(place) == location

@@ -102,52 +102,52 @@ def differentiated(
     magnitudes: bool,
 ) -> tuple[Flow, dict[str, tuple[Any, Any]]]:
     """The report on a call; and what was asked about, by name, with the gradient that the tape gives it."""
-    given = arguments_of(f, args, kwargs)
-    with Watch() as seen, tf.GradientTape() as tape:
-        tape.watch(list(given.values()))
-        made = call(f, *args, **kwargs)
-    losses = losses_in("explain", made)
-    recorder = seen._recorder
-    xs = model if model is not None else {**variables_of(recorder), **given}
+    arguments = arguments_of(f, args, kwargs)
+    with Watch() as watch, tf.GradientTape() as tape:
+        tape.watch(list(arguments.values()))
+        result = call(f, *args, **kwargs)
+    losses = losses_in("explain", result)
+    recorder = watch._recorder
+    xs = model if model is not None else {**variables_of(recorder), **arguments}
     if model is None and not xs:
         raise ArgumentError(
             "explain: the function reads no trainable variable and has no tensor of floating-point numbers "
             "among its arguments; say with model= what is asked about"
         )
-    sources = {**variables_of(recorder), **given}
+    sources = {**variables_of(recorder), **arguments}
     recorder.measures = flag(magnitudes, "explain: magnitudes")
-    with seen:
-        made = tape.gradient(losses, list(sources.values()))
+    with watch:
+        gradients = tape.gradient(losses, list(sources.values()))
     flow = asked_about("explain", recorder, losses, xs, only)
-    gradients = {id(x): g for x, g in zip(sources.values(), made, strict=True)}
+    gradient_of = {id(x): g for x, g in zip(sources.values(), gradients, strict=True)}
     asked = {name: x for name, x in named_in("explain", xs).items() if name in flow.xs}
-    return flow, {name: (x, gradients.get(id(keras.plain(x)))) for name, x in asked.items()}
+    return flow, {name: (x, gradient_of.get(id(keras.plain(x)))) for name, x in asked.items()}
 
 
 def variables_of(recorder: Recorder) -> dict[str, Any]:
     """The trainable variables that were read, by name."""
-    found: dict[str, Any] = {}
-    for known, value in recorder.variables.values():
-        variable = None if known is None else known()
+    by_name: dict[str, Any] = {}
+    for reference, value in recorder.variables.values():
+        variable = None if reference is None else reference()
         if variable is not None and variable.trainable:
-            found[free_name(found, value.event.call)] = variable
-    return found
+            by_name[free_name(by_name, value.event.call)] = variable
+    return by_name
 
 
 def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors of floating-point numbers among the arguments of a call, by their paths."""
-    given = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
-    found: dict[str, Any] = {}
-    stack = list(given.items())[::-1]
+    named = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
+    tensors: dict[str, Any] = {}
+    stack = list(named.items())[::-1]
     while stack:
         name, x = stack.pop()
         if isinstance(x, tf.Tensor) and (x.dtype.is_floating or x.dtype.is_complex):
-            found[name] = x
+            tensors[name] = x
         elif isinstance(x, Mapping):
             stack.extend([(f"{name}.{key}", part) for key, part in x.items()][::-1])
         elif isinstance(x, (list, tuple)):
             stack.extend(reversed([(f"{name}.{i}", part) for i, part in enumerate(x)]))
-    return found
+    return tensors
 
 
 @guarded("assert_held")
@@ -213,8 +213,8 @@ def assert_flows(loss: Any, xs: Asked, only: Names | None = None) -> None:
     if only is None:
         flows_or_raise("assert_flows", flow, keys)
     else:
-        wanted = list(matching("assert_flows: only", only, keys))
-        only_flows_or_raise("assert_flows", flow, keys, wanted)
+        names = list(matching("assert_flows: only", only, keys))
+        only_flows_or_raise("assert_flows", flow, keys, names)
 
 
 @guarded("assert_blocked")

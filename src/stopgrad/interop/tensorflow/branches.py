@@ -37,7 +37,7 @@ class _Branches:
     def __init__(self, body: Body, library: Any) -> None:
         self.body, self.library = body, library
         self.nodes = dict(body.nodes)
-        self.contexts: dict[str, Context] = {one.name: () for one in body.arguments}
+        self.contexts: dict[str, Context] = {argument.name: () for argument in body.arguments}
         self.groups: dict[_Group, list[Node]] = defaultdict(list)
         self._before: dict[str, dict[tuple[Context, Source], int]] = {}
 
@@ -46,15 +46,15 @@ class _Branches:
         for node in ordered(self.body, list(self.nodes)):
             self.contexts[node.name] = self._context(node)
         # From the inside outwards; of one choice, those first that others need.
-        for group in sorted(self.groups, key=lambda one: (-len(one[0]), one[2])):
+        for group in sorted(self.groups, key=lambda group: (-len(group[0]), group[2])):
             self._replace(group, self.groups[group])
         outputs = {name for name, _ in self.body.outputs}
-        kept = {
+        nodes = {
             name: node
             for name, node in self.nodes.items()
             if name in outputs or not (node.op in SWITCH or self.contexts.get(name))
         }
-        return Body(self.body.name, self.body.arguments, kept, self.body.outputs, self.body.controls)
+        return Body(self.body.name, self.body.arguments, nodes, self.body.outputs, self.body.controls)
 
     # ---------------------------------------------------------------------------------------- contexts
 
@@ -82,27 +82,29 @@ class _Branches:
             for key, count in self._before.get(name, {}).items():
                 before[key] = max(before.get(key, 0), count)
         self._before[node.name] = before
-        found = [self._of(source) for source in node.inputs]
+        contexts = [self._of(source) for source in node.inputs]
         if node.op in MERGE:
-            return self._merged(node, found, before)
+            return self._merged(node, contexts, before)
         # A control input from a switch only says that it runs; pivots are identities behind switches.
-        found += [self.contexts[x] for x in node.controls if self.nodes[x].op not in SWITCH]
-        longest = max(found, key=len, default=())
-        if any(longest[: len(one)] != one for one in found):
+        contexts += [self.contexts[x] for x in node.controls if self.nodes[x].op not in SWITCH]
+        longest = max(contexts, key=len, default=())
+        if any(longest[: len(context)] != context for context in contexts):
             raise FileError(f"{self.body.name}: {node!r} reads results of different branches")
         return longest
 
-    def _merged(self, node: Node, found: Sequence[Context], before: dict[Any, int]) -> Context:
-        longest = max(found, key=len, default=())
+    def _merged(self, node: Node, contexts: Sequence[Context], before: dict[Any, int]) -> Context:
+        longest = max(contexts, key=len, default=())
         if not longest:
             raise FileError(f"{self.body.name}: {node!r} merges what no switch has separated")
         around, (decides, _) = longest[:-1], longest[-1]
-        ways = [one[-1][1] for one in found if len(one) == len(longest)]
+        ways = [context[-1][1] for context in contexts if len(context) == len(longest)]
         fits = all(
-            one[:-1] == around and one[-1][0] == decides if len(one) == len(longest) else one == around
-            for one in found
+            context[:-1] == around and context[-1][0] == decides
+            if len(context) == len(longest)
+            else context == around
+            for context in contexts
         )
-        if not fits or len(set(ways)) < len(ways) or len(ways) < len(found) - 1:
+        if not fits or len(set(ways)) < len(ways) or len(ways) < len(contexts) - 1:
             raise FileError(f"{self.body.name}: {node!r} merges what are no branches of one choice")
         level = before.get((around, decides), 0)
         before[around, decides] = level + 1
@@ -138,8 +140,8 @@ class _Branches:
         parts = [
             extracted(self.nodes, [ways[way] for ways in results], argument, inside) for way in range(count)
         ]
-        for called, part in zip(names, parts, strict=True):
-            self.library.add(part.as_function(called, len(captures)))
+        for function, part in zip(names, parts, strict=True):
+            self.library.add(part.as_function(function, len(captures)))
         attributes = {"Tout": types(len(merges))}
         if self._is_numbered(decides, around):
             attributes["branches"] = function_attribute(*names)
@@ -155,20 +157,20 @@ class _Branches:
 
     def _by_way(self, merge: Node, around: Context, count: int) -> list[Source]:
         """The operands of a merge, each at the number of its branch."""
-        found: dict[int, Source] = {}
-        left: list[Source] = []
+        by_way: dict[int, Source] = {}
+        shared: list[Source] = []
         for source in merge.inputs:
             context = self._of(source)
             if len(context) > len(around):
-                found[context[-1][1]] = source
+                by_way[context[-1][1]] = source
             else:
-                left.append(source)
+                shared.append(source)
         for way in range(count):
-            if way not in found and left:
-                found[way] = left.pop()
-        if sorted(found) != list(range(count)):
+            if way not in by_way and shared:
+                by_way[way] = shared.pop()
+        if sorted(by_way) != list(range(count)):
             raise FileError(f"{self.body.name}: {merge!r} lacks a branch")
-        return [found[way] for way in range(count)]
+        return [by_way[way] for way in range(count)]
 
     def _is_numbered(self, decides: Source, around: Context) -> bool:
         """Whether a choice is among numbered branches."""

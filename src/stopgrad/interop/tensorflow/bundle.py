@@ -90,11 +90,11 @@ class Bundle:
             raise FileError(f"{what} cannot be read: its file is too short")
         if _masked(crc32c(content)) != entry.crc32c:
             raise FileError(f"{what} is damaged: its checksum is another one")
-        found = np.frombuffer(
+        numbers = np.frombuffer(
             content, dtype.newbyteorder(">" if self._is_big else "<") if dtype.itemsize > 1 else np.uint8
         )
-        found = found.view(dtype) if dtype.itemsize == 1 and dtype.kind != "b" else found
-        own = found != 0 if dtype.kind == "b" else found.astype(dtype.newbyteorder("="))
+        numbers = numbers.view(dtype) if dtype.itemsize == 1 and dtype.kind != "b" else numbers
+        own = numbers != 0 if dtype.kind == "b" else numbers.astype(dtype.newbyteorder("="))
         return own.reshape(shape)
 
 
@@ -108,14 +108,14 @@ def _opened(path: str, largest: int | None, start: int = 0, size: int | None = N
     except OSError as error:
         raise FileError(f"{path!r} cannot be read, or is a link: {error}") from error
     with open(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise FileError(f"{path!r} is no file")
-        if largest is not None and found.st_size > largest:
-            raise FileError(f"{path!r} has {found.st_size} bytes; at most {largest} are read")
+        if largest is not None and status.st_size > largest:
+            raise FileError(f"{path!r} has {status.st_size} bytes; at most {largest} are read")
         if size is None:
             return file.read()
-        if start + size > found.st_size:
+        if start + size > status.st_size:
             return b""
         file.seek(start)
         return file.read(size)
@@ -179,13 +179,13 @@ def _block(table: bytes, start: int, size: int, name: str) -> Iterator[tuple[byt
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
     """A number, and where the next one begins."""
-    found = 0
+    number = 0
     for shift in range(0, 64, 7):
         byte = content[at]
         at += 1
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found, at
+            return number, at
     raise IndexError
 
 
@@ -193,10 +193,10 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def _table() -> np.ndarray[Any, Any]:
-    found = np.arange(256, dtype=np.uint32)
+    table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
-        found = np.where(found & 1, (found >> 1) ^ np.uint32(0x82F63B78), found >> 1).astype(np.uint32)
-    return found
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1).astype(np.uint32)
+    return table
 
 
 _TABLE = _table()
@@ -216,14 +216,14 @@ def crc32c(content: bytes) -> int:
     crc = 0xFFFFFFFF
     if rows > 8:
         cells = np.frombuffer(content, np.uint8, rows * _ROW).reshape(rows, _ROW)
-        each = np.zeros(rows, np.uint32)
+        row_crcs = np.zeros(rows, np.uint32)
         for column in np.ascontiguousarray(cells.T):
-            each = _TABLE[(each ^ column) & 0xFF] ^ (each >> 8)
-        for one in each.tolist():
+            row_crcs = _TABLE[(row_crcs ^ column) & 0xFF] ^ (row_crcs >> 8)
+        for row_crc in row_crcs.tolist():
             moved = 0
             for place in range(4):
                 moved ^= _OVER_A_ROW[place][(crc >> (8 * place)) & 0xFF]
-            crc = moved ^ one
+            crc = moved ^ row_crc
         content = content[rows * _ROW :]
     for byte in content:
         crc = _BYTES[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -233,13 +233,13 @@ def crc32c(content: bytes) -> int:
 def _over_a_row() -> list[list[int]]:
     """What each value of each byte of a checksum becomes by a row of zeros."""
     values = np.arange(256, dtype=np.uint32)
-    found = []
+    table = []
     for place in range(4):
         crc = values << np.uint32(8 * place)
         for _ in range(_ROW):
             crc = _TABLE[crc & 0xFF] ^ (crc >> 8)
-        found.append([int(x) for x in crc])
-    return found
+        table.append([int(x) for x in crc])
+    return table
 
 
 _OVER_A_ROW = _over_a_row()

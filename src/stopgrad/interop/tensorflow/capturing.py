@@ -54,9 +54,9 @@ class Live:
         self._graph = graph = traced.graph
         self.name = traced.name
         self._functions = {
-            str(name): one.graph
-            for name, one in getattr(graph, "_functions", {}).items()
-            if getattr(one, "graph", None) is not None
+            str(name): function.graph
+            for name, function in getattr(graph, "_functions", {}).items()
+            if getattr(function, "graph", None) is not None
         }
         self.graph = GraphDef()
         self.graph.ParseFromString(graph.as_graph_def().SerializeToString())
@@ -82,9 +82,9 @@ class Live:
                     f"{self.name} takes {shorten(outer)} from the graph around it; load the function that "
                     "holds both"
                 )
-            found = self._held(outer, placeholder.op.name, self._graph)
-            if found is not None:
-                yield placeholder.op.name, found
+            held = self._held(outer, placeholder.op.name, self._graph)
+            if held is not None:
+                yield placeholder.op.name, held
 
     def _held(self, outer: Any, name: str, graph: Any) -> Held | None:
         """What a captured value stands for; None for the handle of something that is no variable."""
@@ -99,21 +99,21 @@ class Live:
         return None if value is None else Held(np.asarray(value), self._unique(name))
 
     def _unique(self, name: str) -> str:
-        found = name
-        while found in self._taken:
-            found = f"{name}_{len(self._taken)}"
-        self._taken.add(found)
-        return found
+        unique = name
+        while unique in self._taken:
+            unique = f"{name}_{len(self._taken)}"
+        self._taken.add(unique)
+        return unique
 
     # ----------------------------------------------------------------------------------------- results
 
     def _named(self) -> dict[str, Source]:
         """The results, by their keys in a dict, or their numbers."""
         outputs = self._graph.outputs
-        found = self._structure
+        structure = self._structure
         names = [str(i) for i in range(len(outputs))]
-        if isinstance(found, Mapping) and all(hasattr(found[key], "dtype") for key in found):
-            names = [str(key) for key in sorted(found)]
+        if isinstance(structure, Mapping) and all(hasattr(structure[key], "dtype") for key in structure):
+            names = [str(key) for key in sorted(structure)]
         if len(outputs) == 1 and names == ["0"]:
             names = ["output"]
         if not outputs:
@@ -123,9 +123,9 @@ class Live:
     def rebuilt(self, ys: Sequence[Any]) -> Any:
         """The results in the structure in which the function returns them."""
         nest = tensorflow().nest
-        held = iter(ys)
+        tensors = iter(ys)
         parts = [
-            next(held) if hasattr(part, "dtype") else part
+            next(tensors) if hasattr(part, "dtype") else part
             for part in nest.flatten(self._structure, expand_composites=True)
         ]
         return nest.pack_sequence_as(self._structure, parts, expand_composites=True)
@@ -143,8 +143,8 @@ class Live:
             operation = None if graph is None else graph.get_operation_by_name(node)
         except (KeyError, ValueError):
             return None
-        found = None if operation is None else user_frame(operation.traceback)
-        return None if found is None else Location(found[0], found[1], function=found[2])
+        frame = None if operation is None else user_frame(operation.traceback)
+        return None if frame is None else Location(frame[0], frame[1], function=frame[2])
 
     # --------------------------------------------------------------------------------------- gradients
 
@@ -162,42 +162,42 @@ class Live:
                 seen.add(mark)
                 try:
                     gradient = registry.lookup(mark)
-                    made = tensorflow().function(gradient).get_concrete_function(None, *op.inputs)
+                    traced = tensorflow().function(gradient).get_concrete_function(None, *op.inputs)
                 except Exception as error:  # Of the user's; asking for this gradient is an error then.
                     self.untraced[mark] = f"TensorFlow could not trace: {type(error).__name__}: {error}"
                     continue
-                waiting += self._add(made, mark, function, graph)
+                waiting += self._add(traced, mark, function, graph)
 
-    def _add(self, made: Any, mark: str, function: str, graph: Any) -> Iterator[tuple[str, Any]]:
+    def _add(self, traced: Any, mark: str, function: str, graph: Any) -> Iterator[tuple[str, Any]]:
         """Add a gradient function to the library; the functions that are new by it."""
         definition = GraphDef()
-        definition.ParseFromString(made.graph.as_graph_def().SerializeToString())
-        own = definition.library.function.add()
-        own.ParseFromString(made.function_def.SerializeToString())
-        name = str(own.signature.name)
-        held = {str(one.signature.name) for one in self.graph.library.function}
-        for one in definition.library.function:
-            if one.signature.name not in held:
-                self.graph.library.function.add().CopyFrom(one)
+        definition.ParseFromString(traced.graph.as_graph_def().SerializeToString())
+        gradient = definition.library.function.add()
+        gradient.ParseFromString(traced.function_def.SerializeToString())
+        name = str(gradient.signature.name)
+        names = {str(f.signature.name) for f in self.graph.library.function}
+        for library_function in definition.library.function:
+            if library_function.signature.name not in names:
+                self.graph.library.function.add().CopyFrom(library_function)
         self.graph.library.registered_gradients.add(gradient_func=name, registered_op_type=mark)
-        found = [self._place_of(x, function, graph, made.graph) for x in made.captured_inputs]
-        known = [one for one in found if one is not None]
-        if len(known) == len(found):
-            self.captured[name] = known
-        returned = made.structured_outputs
+        places = [self._place_of(x, function, graph, traced.graph) for x in traced.captured_inputs]
+        known_places = [place for place in places if place is not None]
+        if len(known_places) == len(places):
+            self.captured[name] = known_places
+        returned = traced.structured_outputs
         if isinstance(returned, (list, tuple)):
             self.returned[name] = [hasattr(part, "dtype") for part in returned]
-        new = {name: made.graph}
-        new.update((str(k), one.graph) for k, one in getattr(made.graph, "_functions", {}).items())
-        added = [(k, inner) for k, inner in new.items() if k not in self._functions and inner is not None]
+        graphs = {name: traced.graph}
+        graphs.update((str(k), f.graph) for k, f in getattr(traced.graph, "_functions", {}).items())
+        added = [(k, inner) for k, inner in graphs.items() if k not in self._functions and inner is not None]
         self._functions.update(added)
         return iter(added)
 
-    def _place_of(self, x: Any, function: str, graph: Any, made: Any) -> tuple[str, Source] | None:
-        """Which result around a custom gradient the gradient function *made* has captured."""
+    def _place_of(self, x: Any, function: str, graph: Any, inner_graph: Any) -> tuple[str, Source] | None:
+        """Which result around a custom gradient its function, of the graph *inner_graph*, has captured."""
         if id(x) not in self._handles and hasattr(x, "numpy"):
             name = f"captured_{len(self._handles)}"  # Only the gradient needs it.
-            held = self._held(x, name, made)
+            held = self._held(x, name, inner_graph)
             if held is None:
                 return None
             self.held[name], self._handles[id(x)] = held, name
@@ -216,7 +216,7 @@ class Live:
 
     def _argument(self, function: str, i: int) -> str:
         """What the library calls an argument of a function."""
-        signatures = {one.signature.name: one.signature for one in self.graph.library.function}
+        signatures = {f.signature.name: f.signature for f in self.graph.library.function}
         return str(signatures[function].input_arg[i].name)
 
 

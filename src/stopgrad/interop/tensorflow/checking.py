@@ -51,22 +51,22 @@ def check_operations(nodes: Iterable[Node], library: Library, operators: Contain
         GraphError: there are such operations; all are named, with their nodes.
         FileError: a function is damaged.
     """
-    found: dict[str, list[str]] = {}
+    unknown: dict[str, list[str]] = {}
     waiting: list[tuple[str, Iterable[Node]]] = [("", nodes)]
     seen: set[str] = set()
     while waiting:
         where, here = waiting.pop(0)
         for node in here:
             if node.op not in operators and node.op not in library:
-                found.setdefault(node.op, []).append(f"{where}{node.name}")
+                unknown.setdefault(node.op, []).append(f"{where}{node.name}")
             for function in called_in(node, library):
                 if function not in seen:
                     seen.add(function)
                     waiting.append((f"{function}: ", library.order(library.body(function))))
-    if not found:
+    if not unknown:
         return
     lines = []
-    for op, names in sorted(found.items()):
+    for op, names in sorted(unknown.items()):
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         lines.append(f"{op} ({len(names)}): {', '.join(map(repr, names[:_SHOWN]))}{more}")
     count = "1 operation" if len(lines) == 1 else f"{len(lines)} operations"

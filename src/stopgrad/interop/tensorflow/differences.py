@@ -65,15 +65,15 @@ def check_gradients(
         >>> sgtf.check_gradients(lambda x: tf.reduce_sum(tf.sin(x) * tf.stop_gradient(x)), x).passed
         True
     """
-    wanted = options(order, modes, stops, rtol, atol, directions, seed, raises)
-    refuse_modes("TensorFlow", wanted.modes, ("reverse",))
-    if wanted.order != 1:
+    settings = options(order, modes, stops, rtol, atol, directions, seed, raises)
+    refuse_modes("TensorFlow", settings.modes, ("reverse",))
+    if settings.order != 1:
         raise ArgumentError("check_gradients: of TensorFlow, derivatives of order 1 are compared, not of 2")
     with eagerly():
-        point = Posed("check_gradients", f, args, kwargs, wanted.stops != "ignore")
+        point = Posed("check_gradients", f, args, kwargs, settings.stops != "ignore")
         try:
             function = _Function(point)
-            return check("TensorFlow", function, wanted, _seen(point), function.precision, ELEMENTWISE)
+            return check("TensorFlow", function, settings, _seen(point), function.precision, ELEMENTWISE)
         finally:
             point.restore_all()
 
@@ -84,14 +84,14 @@ class _Function:
     def __init__(self, point: Posed) -> None:
         self._point = point
         self.points = {name: to_numpy(x) for name, x in point.sources.items()}
-        self.here: Arrays = [to_numpy(y) for y in point.made]
+        self.here: Arrays = [to_numpy(y) for y in point.results]
         names = [result[0] for event in point.events for result in event.results]
         own = [x.dtype.name for x in (*self.points.values(), *self.here)]
         self.precision = coarsest_of([*names, *own])
         self.modes, self.notes = ("reverse",), ()
         again = [self._again(), self._again()]
         near = 8.0 * EPSILON[self.precision]
-        if not all(_near(a, b, near) for some in again for a, b in zip(self.here, some, strict=True)):
+        if not all(_near(a, b, near) for results in again for a, b in zip(self.here, results, strict=True)):
             raise ArgumentError(
                 "check_gradients: the function gives another value each time; give it its random numbers, or "
                 "a seed, and leave dropout out (training=False)"
@@ -106,9 +106,9 @@ class _Function:
         return [to_numpy(y) for y in self._point.moved(self._point.stops, which, value)]
 
     def pulled(self, cotangents: Arrays) -> Sequence[NumpyArray | None]:
-        seeds = [tf.constant(g, y.dtype) for g, y in zip(cotangents, self._point.made, strict=True)]
-        found = self._point.tape.gradient(self._point.made, list(self._point.sources.values()), seeds)
-        return [None if g is None else to_numpy(g) for g in found]
+        seeds = [tf.constant(g, y.dtype) for g, y in zip(cotangents, self._point.results, strict=True)]
+        gradients = self._point.tape.gradient(self._point.results, list(self._point.sources.values()), seeds)
+        return [None if g is None else to_numpy(g) for g in gradients]
 
     def pushed(self, which: int, tangent: NumpyArray) -> Arrays:
         raise NotImplementedError  # Tapes differentiate in reverse mode.
@@ -123,24 +123,24 @@ def _seen(point: Posed) -> Seen:
     Raises:
         ArgumentError: a stop was called by a name that could not be replaced.
     """
-    stops = [one for one in point.events if one.call == "StopGradient"]
+    stops = [event for event in point.events if event.call == "StopGradient"]
     if len(stops) > len(point.stops.values):
-        at = "" if stops[0].place is None else f", {decode(stops[0].place)!r}"
+        location = "" if stops[0].place is None else f", {decode(stops[0].place)!r}"
         raise ArgumentError(
-            f"check_gradients: a stop cannot be held at its value{at}: call it as tf.stop_gradient(...), not "
-            "by another name"
+            f"check_gradients: a stop cannot be held at its value{location}: call it as "
+            "tf.stop_gradient(...), not by another name"
         )
     custom = [
-        one
-        for one in point.events
-        if one.kind is Kind.CUSTOM and one.beside is None and one.call != "tape.watch"
+        event
+        for event in point.events
+        if event.kind is Kind.CUSTOM and event.beside is None and event.call != "tape.watch"
     ]
     return Seen(
-        lines(("tf.stop_gradient", one.place) for one in stops),
-        lines((one.call, one.place) for one in custom),
+        lines(("tf.stop_gradient", stop.place) for stop in stops),
+        lines((event.call, event.place) for event in custom),
     )
 
 
 def _near(a: NumpyArray, b: NumpyArray, rounding: float) -> bool:
-    one, other = a.astype(np.complex128), b.astype(np.complex128)
-    return bool(np.allclose(one, other, rounding, rounding, equal_nan=True))
+    first, second = a.astype(np.complex128), b.astype(np.complex128)
+    return bool(np.allclose(first, second, rounding, rounding, equal_nan=True))

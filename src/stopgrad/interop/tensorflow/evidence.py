@@ -60,28 +60,28 @@ def weights_of(body: Body, nodes: Iterable[Node], library: Library) -> frozenset
     """
     readers = _Readers(library)
     readers.add(body, nodes)
-    traced = frozenset(one for one in readers.constants if readers.was_read(one))
+    traced = frozenset(constant for constant in readers.constants if readers.was_read(constant))
     if readers.has_variables:
         return traced  # What was never frozen says itself what it trains.
     places = dict.fromkeys(_GATHERS, _PLACES["Gather"]) if traced else _PLACES
-    return traced.union(one for one in readers.constants if readers.stands_in(one, places))
+    return traced.union(constant for constant in readers.constants if readers.stands_in(constant, places))
 
 
 class Weights:
     """Which variables and constants of a graph are parameters.
 
     Args:
-        found: the constants that are by their traces, each with the name of its function or graph.
+        traced: the constants that are by their traces, each with the name of its function or graph.
         asked: the names that the user gave instead, with ``*`` for any characters; None if there are none.
     """
 
-    def __init__(self, found: frozenset[tuple[str, str]], asked: Sequence[str] | None = None) -> None:
-        self._found, self._asked = found, asked
+    def __init__(self, traced: frozenset[tuple[str, str]], asked: Sequence[str] | None = None) -> None:
+        self._traced, self._asked = traced, asked
         self._met: list[str] = []
 
     def constant(self, place: tuple[str, str], name: str) -> bool:
         """Whether a constant is one, of this name where it runs."""
-        return place in self._found if self._asked is None else self._is_asked(name)
+        return place in self._traced if self._asked is None else self._is_asked(name)
 
     def variable(self, name: str, is_trained: bool = True) -> bool:
         """Whether a variable is one; unless names are given, those that are trained are."""
@@ -142,8 +142,8 @@ class _Readers:
         first = 1 if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else 0
         for attribute in node.attributes.values():
             kind = attribute.WhichOneof("value")
-            held = [attribute.func] if kind == "func" else attribute.list.func if kind == "list" else ()
-            yield from ((one.name, first) for one in held if one.name in self._library)
+            functions = [attribute.func] if kind == "func" else attribute.list.func if kind == "list" else ()
+            yield from ((function.name, first) for function in functions if function.name in self._library)
         if node.op in self._library:
             yield node.op, 0
 
@@ -159,7 +159,7 @@ class _Readers:
                     arguments = self._library.body(called).arguments
                     if 0 <= i - first < len(arguments):
                         further.append((called, arguments[i - first].name))
-                waiting += [one for one in further if one not in seen]
+                waiting += [place for place in further if place not in seen]
                 seen.update(further)
 
     def was_read(self, constant: Place) -> bool:

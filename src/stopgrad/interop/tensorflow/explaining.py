@@ -25,14 +25,14 @@ def explain(recorder: Recorder, error: BaseException, place: RawLocation | None)
     if problem_of(error) is not None:
         return
     try:
-        found = _found(recorder, error, place)
-        if found is not None:
-            note(error, found)
+        problem = _cause(recorder, error, place)
+        if problem is not None:
+            note(error, problem)
     except Exception:  # The user's error is what counts.
         return
 
 
-def _found(recorder: Recorder, error: BaseException, place: RawLocation | None) -> Problem | None:
+def _cause(recorder: Recorder, error: BaseException, place: RawLocation | None) -> Problem | None:
     for pattern, rule in RULES:
         if re.search(pattern, str(error)):
             return rule(recorder, error, place)
@@ -42,7 +42,11 @@ def _found(recorder: Recorder, error: BaseException, place: RawLocation | None) 
 def no_gradients(recorder: Recorder, error: BaseException, place: RawLocation | None) -> Problem | None:
     """An optimizer got no gradient at all: why the last ones that were asked for are None."""
     asking = next(
-        (one for one in reversed(recorder.askings) if all(source.some is False for source in one.sources)),
+        (
+            asking
+            for asking in reversed(recorder.askings)
+            if all(source.some is False for source in asking.sources)
+        ),
         None,
     )
     if asking is None or asking is not recorder.askings[-1]:
@@ -67,12 +71,12 @@ def why_none(recorder: Recorder, asking: Asking, names: Sequence[str]) -> list[S
 
 def used_tape(recorder: Recorder, error: BaseException, place: RawLocation | None) -> Problem | None:
     """A tape that is not persistent was asked twice."""
-    first = [one for one in recorder.askings if one.tape is not None]
-    found = sites("first", "the tape was used here", first[-1].place) if first else []
+    first = [asking for asking in recorder.askings if asking.tape is not None]
+    earlier = sites("first", "the tape was used here", first[-1].place) if first else []
     return Problem(
         "tape-used-twice",
         "a GradientTape that is not persistent is asked for a second gradient",
-        [*found, *sites("second", "and again here", place)],
+        [*earlier, *sites("second", "and again here", place)],
         cure="ask for all gradients at once: tape.gradient(loss, [a, b]); or use "
         "tf.GradientTape(persistent=True)",
     )
@@ -83,11 +87,11 @@ def no_function(recorder: Recorder, error: BaseException, place: RawLocation | N
     kind = re.search(r"(?:no entry for:?|operation '.*' \(op type:) (\w+)", str(error))
     if kind is None:
         return None
-    found = sites("computed", f"{kind[1]} is computed here", _last(recorder, kind[1]))
+    computed = sites("computed", f"{kind[1]} is computed here", _last(recorder, kind[1]))
     return Problem(
         "no-derivative",
         f"{kind[1]} has no gradient function in TensorFlow",
-        [*found, *sites("called", "differentiated here", place)],
+        [*computed, *sites("called", "differentiated here", place)],
         cure="compute it by operations that have gradients, put tf.stop_gradient around it, or give it a "
         "gradient with tf.custom_gradient",
     )
@@ -95,13 +99,13 @@ def no_function(recorder: Recorder, error: BaseException, place: RawLocation | N
 
 def no_number(recorder: Recorder, error: BaseException, place: RawLocation | None) -> Problem | None:
     """A tensor of a graph was asked for its number while the graph was traced."""
-    made, recorder.refusal = recorder.refusal, None
-    if made is None:
+    origin, recorder.refusal = recorder.refusal, None
+    if origin is None:
         return None
     return Problem(
         "symbolic-value",
         "a tensor that is traced has no number yet",
-        [*sites("made", "made here", made), *sites("called", "asked for its number here", place)],
+        [*sites("made", "made here", origin), *sites("called", "asked for its number here", place)],
         cure="inside of tf.function and fit(), use tf.cond, tf.where, tf.print or tf.numpy_function; or run "
         "eagerly to look at numbers: compile(..., run_eagerly=True)",
     )
@@ -113,8 +117,8 @@ def _last(recorder: Recorder, kind: str) -> RawLocation | None:
         traced = [op for op in tf.compat.v1.get_default_graph().get_operations() if op.type == kind]
         return of_operation(traced[-1]) if traced else None
     events = [value.event for value in recorder.living() if isinstance(value, Value)]
-    found = [event for event in above([Value(event, 0) for event in events]) if event.call == kind]
-    return found[-1].place if found else None
+    matching = [event for event in above([Value(event, 0) for event in events]) if event.call == kind]
+    return matching[-1].place if matching else None
 
 
 RULES: tuple[tuple[str, Explains], ...] = (
@@ -126,7 +130,7 @@ RULES: tuple[tuple[str, Explains], ...] = (
 """What explains an error, by what its message contains."""
 
 
-def sites(role: str, told: str, place: RawLocation | None) -> list[Site]:
+def sites(role: str, text: str, place: RawLocation | None) -> list[Site]:
     """The line at a place with its part in a finding; none where it is not known."""
-    at = None if place is None else decode(place).own
-    return [] if at is None else [Site(role, told, at)]
+    location = None if place is None else decode(place).own
+    return [] if location is None else [Site(role, text, location)]

@@ -50,39 +50,41 @@ def extracted(
         return source if k is None else (_argument(k), 0)
 
     outputs = [read(source) for source in wanted]
-    found: dict[str, Node] = {}
-    waiting = [new[0] for old, new in zip(wanted, outputs, strict=True) if old is new]
+    part: dict[str, Node] = {}
+    waiting = [source[0] for source, renamed in zip(wanted, outputs, strict=True) if renamed is source]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in part:
             continue
         node = nodes.get(name)
         if node is None:
             raise FileError(f"a node reads {name!r}, which is not there")
         inputs = [read(source) for source in node.inputs]
-        before = [one for one in node.controls if inside(one)]
-        found[name] = Node(name, node.op, inputs, before, node.attributes)
-        waiting += [new[0] for old, new in zip(node.inputs, inputs, strict=True) if old is new]
+        before = [name for name in node.controls if inside(name)]
+        part[name] = Node(name, node.op, inputs, before, node.attributes)
+        waiting += [
+            source[0] for source, renamed in zip(node.inputs, inputs, strict=True) if renamed is source
+        ]
         waiting += before
-    return Part(found, outputs)
+    return Part(part, outputs)
 
 
 def function_attribute(*names: str) -> Any:
     """An attribute that names a function, or several."""
-    found = AttrValue()
+    attribute = AttrValue()
     if len(names) == 1:
-        found.func.name = names[0]
+        attribute.func.name = names[0]
     else:
         for name in names:
-            found.list.func.add().name = name
-    return found
+            attribute.list.func.add().name = name
+    return attribute
 
 
 def types(count: int) -> Any:
     """An attribute that lists so many types."""
-    found = AttrValue()
-    found.list.type.extend([0] * count)
-    return found
+    attribute = AttrValue()
+    attribute.list.type.extend([0] * count)
+    return attribute
 
 
 def unused(nodes: Container[str], name: str) -> str:

@@ -10,21 +10,22 @@ import numpy as np
 
 from stopgrad.base.types import DType
 from stopgrad.interop.shared.folding import (
+    COMMON,
     Unknown,
     chosen,
     computed,
-    divided,
     each,
     equals,
     is_small,
     larger,
     many,
-    not_negative,
+    numbers_as,
     quotient,
+    reduced,
     remainder,
-    same,
     smaller,
     symbolic,
+    updated,
 )
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule
 
@@ -55,10 +56,12 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 def _strided(node: Call, x: Array, begin: Array, end: Array, strides: Array) -> Any:
     index: list[Any] = []
     for i, (first, last, step) in enumerate(zip(begin, end, map(int, strides), strict=True)):
-        no_first, no_last, dots, new, one = (bool(node.attribute(name, 0) >> i & 1) for name in _MASKS)
-        if dots or new:
-            index.append(Ellipsis if dots else None)
-        elif one:
+        no_first, no_last, is_ellipsis, is_new, is_single = (
+            bool(node.attribute(name, 0) >> i & 1) for name in _MASKS
+        )
+        if is_ellipsis or is_new:
+            index.append(Ellipsis if is_ellipsis else None)
+        elif is_single:
             index.append(int(first))
         else:
             index.append(slice(None if no_first else int(first), None if no_last else int(last), step))
@@ -71,8 +74,8 @@ def _padded(node: Call, x: Array, pairs: Array, value: Array | None = None) -> A
 
 
 def _slice(node: Call, x: Array, begin: Array, size: Array) -> Any:
-    at = [slice(int(b), None if s == -1 else int(b) + int(s)) for b, s in zip(begin, size, strict=True)]
-    return x[tuple(at)]
+    spans = [slice(int(b), None if s == -1 else int(b) + int(s)) for b, s in zip(begin, size, strict=True)]
+    return x[tuple(spans)]
 
 
 def _gather(node: Call, x: Array, indices: Array, axis: Array | None = None) -> Any:
@@ -100,23 +103,9 @@ def _split(node: Call, axis: Array, x: Array) -> Any:
 
 def _reduced(pair: Callable[..., Any]) -> Any:
     def fold(node: Call, x: Array, axes: Array) -> Any:
-        if x.ndim != 1 or not len(x) or axes.reshape(-1).tolist() not in ([0], [-1]):
-            raise Unknown
-        found = x[0]
-        for one in x[1:]:
-            found = pair(found, one)
-        array = np.empty(1, object)
-        array[0] = found
-        return array if node.attribute("keep_dims", False) else array.reshape(())
+        return reduced(pair, x, axes.reshape(-1).tolist(), node.attribute("keep_dims", False))
 
     return fold
-
-
-def _cast(node: Call, x: Array) -> Any:
-    to = node.attribute("DstT")
-    if to is None or to.is_bool or to.is_complex:
-        raise Unknown
-    return x
 
 
 def _reshape(node: Call, x: Array, shape: Array) -> Any:
@@ -128,38 +117,19 @@ def _squeeze(node: Call, x: Array) -> Any:
     return np.squeeze(x, None if axes is None else tuple(axes))
 
 
-def _updated(node: Call, x: Array, indices: Array, updates: Array) -> Any:
-    if x.ndim != 1:
-        raise Unknown
-    found = x.astype(object)
-    found[indices.reshape(-1).astype(np.int64)] = updates.reshape(-1)
-    return found
-
-
 FOLDS: dict[str, Any] = {
-    "Identity": same,
-    "Cast": _cast,
-    "Abs": not_negative,
-    "Relu": not_negative,
-    "Neg": lambda node, x: each(operator.mul)(node, x, np.asarray(-1)),
-    "Add": each(operator.add),
+    **COMMON,
+    "Cast": lambda node, x: numbers_as(x, node.attribute("DstT")),
     "AddV2": each(operator.add),
     "AddN": many(operator.add),
-    "Sub": each(operator.sub),
-    "Mul": each(operator.mul),
     "FloorDiv": each(operator.floordiv),
     "TruncateDiv": each(quotient),
-    "Div": divided,
     "FloorMod": each(operator.mod),
-    "Mod": each(remainder),
     "TruncateMod": each(remainder),
     "Maximum": each(larger),
     "Minimum": each(smaller),
-    "Equal": each(equals),
     "NotEqual": each(lambda a, b: not equals(a, b)),
-    "Less": each(operator.lt),
     "LessEqual": each(operator.le),
-    "Greater": each(operator.gt),
     "GreaterEqual": each(operator.ge),
     "Select": chosen,
     "SelectV2": chosen,
@@ -180,6 +150,6 @@ FOLDS: dict[str, Any] = {
     "Sum": _reduced(operator.add),
     "Max": _reduced(larger),
     "Min": _reduced(smaller),
-    "TensorScatterUpdate": _updated,
+    "TensorScatterUpdate": lambda node, x, indices, updates: updated(x, indices, updates),
 }
 """What operations do with symbolic sizes in object arrays; other operations are built as tensors."""

@@ -109,8 +109,8 @@ class Followed:
             if written is not None and written.shape == values.shape:
                 return written
 
-        def new(kind: str, some: Array, parent: int) -> Made:
-            index, count = first_index(some), int(some.sum())
+        def new(kind: str, mask: Array, parent: int) -> Made:
+            index, count = first_index(mask), int(mask.sum())
             return Made((source, name), name, kind, index, count, None, source=source, result=values)
 
         nothing = np.zeros((), np.int32)
@@ -126,42 +126,42 @@ class Followed:
         self.ran += 1
         if event.call == "ReadVariableOp":
             return
-        found = [(x, self.marks(x)) for x in inputs]
+        operands = [(x, self.marks(x)) for x in inputs]
         if not self.differentiates and kind_of(event.call) in KINDS:
             self._taken[event] = [numbers(x) for x in inputs]
         self._choose(event, inputs, outputs)
         for i, y in enumerate(outputs):
             values = numbers(y)
             if is_bad(values).any():
-                nans, infs = self._into(event, i, inputs, found, values)
+                nans, infs = self._incoming(event, i, inputs, operands, values)
                 maker = self._maker(event, inputs, values)
                 self._marks[identity_of(y)] = self.events.settled(values, nans, infs, maker)
             else:
                 self._marks[identity_of(y)] = None
 
-    def _into(
+    def _incoming(
         self,
         event: Event,
         i: int,
         inputs: Sequence[Any],
-        found: Sequence[tuple[Any, Array | None]],
+        operands: Sequence[tuple[Any, Array | None]],
         values: Array,
     ) -> tuple[Array, Array]:
         """The marks of the NaNs and of the infinities that go into the elements of a result."""
         nothing = np.zeros((), np.int32)
-        if all(marks is None for _, marks in found):
+        if all(marks is None for _, marks in operands):
             return nothing, nothing
-        parts = [(nothing, nothing) if marks is None else apart(numbers(x), marks) for x, marks in found]
+        parts = [(nothing, nothing) if marks is None else apart(numbers(x), marks) for x, marks in operands]
         if event.call in _MOVES:
             moved = [_moved(event, i, inputs, [part[j] for part in parts], values.shape) for j in (0, 1)]
             if moved[0] is not None and moved[1] is not None:
                 return moved[0], moved[1]
         if event.call in _POINTWISE:
             return first_of([p[0] for p in parts]), first_of([p[1] for p in parts])
-        every = np.unique(np.concatenate([np.ravel(m) for p in parts for m in p]))
-        for _, marks in found:
+        numbers_met = np.unique(np.concatenate([np.ravel(m) for p in parts for m in p]))
+        for _, marks in operands:
             if marks is not None:
-                self.events.together(marks, every)
+                self.events.together(marks, numbers_met)
         if event.call in _REDUCING and len(inputs) > 1:
             axes = tuple(np.ravel(numbers(inputs[1])).tolist())
             of_nans, of_infs = [least(m, axes).reshape(values.shape) for m in parts[0]]
@@ -176,18 +176,18 @@ class Followed:
         if not self.differentiates:
             self._made_forwards.add(key)
 
-        def new(kind: str, some: Array, parent: int) -> Made:
-            kept = len(self.events.made) < MOST
+        def new(kind: str, mask: Array, parent: int) -> Made:
+            has_room = len(self.events.made) < MOST
             return Made(
                 key,
                 spelled(event.call),
                 kind,
-                first_index(some),
-                int(some.sum()),
+                first_index(mask),
+                int(mask.sum()),
                 place if place is not None or forward is None else forward.place,
                 parent,
                 [self._name_of(x) for x in inputs],
-                [numbers(x) for x in inputs if x.dtype.is_numeric] if kept else (),
+                [numbers(x) for x in inputs if x.dtype.is_numeric] if has_room else (),
                 result,
                 gradient=self.differentiates and not again,
                 forward=None if again else forward,
@@ -207,7 +207,7 @@ class Followed:
     def differentiating(self, lookup: Callable[[str], Any]) -> Callable[[str], Any]:
         """In place of the search for a gradient function: while it runs, its operation is known."""
 
-        def found(name: str) -> Any:
+        def wrapped(name: str) -> Any:
             function = lookup(name)
             if function is None:
                 return None
@@ -221,21 +221,23 @@ class Followed:
 
             return gradient
 
-        return found
+        return wrapped
 
     def _differentiated(self) -> Forward | None:
         """The operation whose gradient is computed now."""
         if not self._inside:
             return None
         name, op = self._inside[-1]
-        taken = (*(op.outputs or ()), *(op.inputs or ()))  # What has no use is dropped.
-        tensors = [x for x in taken if isinstance(x, internals.EagerTensor)]
-        known = {self._recorder.value_of(x) for x in tensors}
-        made = {value.event for value in known}
+        related = (*(op.outputs or ()), *(op.inputs or ()))  # What has no use is dropped.
+        tensors = [x for x in related if isinstance(x, internals.EagerTensor)]
+        values = {self._recorder.value_of(x) for x in tensors}
+        makers = {value.event for value in values}
         events = [
-            (len(known & {*one.inputs}) + (one in made), one.serial, one)
-            for one in self._recorder.events()
-            if one.call == name and one.serial < self._began and (one in made or known & {*one.inputs})
+            (len(values & {*event.inputs}) + (event in makers), event.serial, event)
+            for event in self._recorder.events()
+            if event.call == name
+            and event.serial < self._began
+            and (event in makers or values & {*event.inputs})
         ]
         if not events:
             return Forward((None, name), spelled(name), None)
@@ -271,12 +273,14 @@ def _moved(
     event: Event, i: int, inputs: Sequence[Any], marks: Sequence[Array], shape: tuple[int, ...]
 ) -> Array | None:
     """Marks moved as an operation moves the elements of its operands; None where it does not take them."""
-    given = [
-        tf.constant(np.broadcast_to(own, tuple(x.shape)), tf.int32) if has_gradients(x.dtype.name) else x
-        for x, own in zip(inputs, marks, strict=True)
+    operands = [
+        tf.constant(np.broadcast_to(operand_marks, tuple(x.shape)), tf.int32)
+        if has_gradients(x.dtype.name)
+        else x
+        for x, operand_marks in zip(inputs, marks, strict=True)
     ]
     try:
-        made = internals.executed(event.call, given, event.attrs, len(event.results))
+        results = internals.executed(event.call, operands, event.attrs, len(event.results))
     except (tf.errors.OpError, TypeError, ValueError):
         return None
-    return np.asarray(made[i]).reshape(shape)
+    return np.asarray(results[i]).reshape(shape)

@@ -77,10 +77,10 @@ class _Loops:
         read = [self._read(name, enters) for name, enters in frames.items()]
         for frame in read:
             frame.inside = self._closure(
-                [frame.condition, *frame.following], {one.name for one in (*frame.enters, *frame.fixed)}
+                [frame.condition, *frame.following], {enter.name for enter in (*frame.enters, *frame.fixed)}
             )
         # An inner frame stands inside of those around it, so that its nodes are fewer.
-        for frame in sorted(read, key=lambda one: len(one.inside)):
+        for frame in sorted(read, key=lambda frame: len(frame.inside)):
             self._replace(frame)
         return Body(self.body.name, self.body.arguments, self.nodes, self.body.outputs, self.body.controls)
 
@@ -118,24 +118,24 @@ class _Loops:
 
     def _closure(self, sources: Iterable[Source], until: set[str]) -> set[str]:
         """The nodes that these need, also those that run before them, up to those of *until*."""
-        found: set[str] = set()
+        names: set[str] = set()
         waiting = [name for name, _ in sources]
         while waiting:
             name = waiting.pop()
-            if name in found or name in until:
+            if name in names or name in until:
                 continue
-            found.add(name)
+            names.add(name)
             node = self.nodes.get(name)
             if node is not None:
                 waiting += [x for x, _ in node.inputs]
                 waiting += node.controls
-        return found
+        return names
 
     def _replace(self, frame: Frame) -> None:
         """Put a ``While`` in the place of a frame."""
-        given = [*frame.enters, *frame.fixed]
-        place = {one.name: k for k, one in enumerate(given)}
-        merges = {one.name: k for k, one in enumerate(frame.merges)}
+        entering = [*frame.enters, *frame.fixed]
+        place = {enter.name: k for k, enter in enumerate(entering)}
+        merges = {merge.name: k for k, merge in enumerate(frame.merges)}
 
         def argument(source: Source) -> int | None:
             """The state that a result is, inside of the frame."""
@@ -146,31 +146,31 @@ class _Loops:
 
         name = unused(self.nodes, frame.name.rpartition("/")[0] or frame.name)
         outside = {*frame.switches, *merges, *place}
-        outputs = [*frame.following, *[(one.name, 0) for one in frame.fixed]]
-        attributes = {"T": types(len(given))}
+        outputs = [*frame.following, *[(enter.name, 0) for enter in frame.fixed]]
+        attributes = {"T": types(len(entering))}
         gone = frame.inside | outside
-        for role, wanted in (("cond", [frame.condition]), ("body", outputs)):
-            part = extracted(self.nodes, wanted, argument, lambda x: x in frame.inside - outside)
-            called = f"{self.body.name}/{name}/{role}"
-            self.library.add(part.as_function(called, len(given)))
-            attributes[role] = function_attribute(called)
+        for role, results in (("cond", [frame.condition]), ("body", outputs)):
+            part = extracted(self.nodes, results, argument, lambda x: x in frame.inside - outside)
+            function = f"{self.body.name}/{name}/{role}"
+            self.library.add(part.as_function(function, len(entering)))
+            attributes[role] = function_attribute(function)
             gone |= set(part.nodes)
-        first = [one.inputs[0] for one in given]
-        made = Node(name, "While", first, [], attributes)
+        first = [enter.inputs[0] for enter in entering]
+        loop = Node(name, "While", first, [], attributes)
         exits = {
-            one.name: frame.switches[switch]
+            reader.name: frame.switches[switch]
             for switch in frame.switches
-            for one in self._readers.get(switch, ())
-            if one.op in _EXIT
+            for reader in self._readers.get(switch, ())
+            if reader.op in _EXIT
         }
-        for old in gone:
-            self.nodes.pop(old, None)
+        for removed in gone:
+            self.nodes.pop(removed, None)
         for node in [x for x in self.nodes.values() if x.op in (*_NEXT, "LoopCond")]:
             if any(x in gone for x, _ in node.inputs):
                 del self.nodes[node.name]
-        self.nodes[name] = made
-        for old, k in exits.items():
-            self.nodes[old] = Node(old, "Identity", [(name, k)])
+        self.nodes[name] = loop
+        for removed, k in exits.items():
+            self.nodes[removed] = Node(removed, "Identity", [(name, k)])
 
 
 def _frame_of(node: Node) -> str:

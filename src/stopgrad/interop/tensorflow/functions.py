@@ -34,7 +34,7 @@ def functions_in(node: Node) -> Iterator[str]:
         if kind == "func":
             yield attribute.func.name
         elif kind == "list":
-            yield from (one.name for one in attribute.list.func)
+            yield from (called.name for called in attribute.list.func)
 
 
 class Library:
@@ -60,7 +60,9 @@ class Library:
         self._bodies: dict[str, Body] = {}
         self._orders: dict[tuple[int, Any], list[Node]] = {}
         self._effects: dict[str, bool] = {}
-        self.gradients = {one.function_name: one.gradient_func for one in graph.library.gradient}
+        self.gradients = {
+            gradient.function_name: gradient.gradient_func for gradient in graph.library.gradient
+        }
         self.registered = {
             one.registered_op_type: one.gradient_func for one in graph.library.registered_gradients
         }
@@ -82,8 +84,8 @@ class Library:
 
     def add(self, body: Body) -> Body:
         """Add a function; its control flow of TensorFlow 1 becomes functions, too. What it is then."""
-        made = self._bodies[body.name] = functional(body, self)
-        return made
+        self._bodies[body.name] = functional(body, self)
+        return self._bodies[body.name]
 
     def order(self, body: Body, wanted: Sequence[Source] | None = None) -> list[Node]:
         """The nodes that results need, and those that write variables before, in the order in which they run.
@@ -117,19 +119,19 @@ class Library:
                 if writes(node):
                     self._effects[name] = True
                     break
-                waiting += [one for one in functions_in(node) if one not in seen]
+                waiting += [called for called in functions_in(node) if called not in seen]
                 seen.update(functions_in(node))
         return self._effects.setdefault(name, False)
 
 
 def _needed(body: Body, names: Iterable[str]) -> set[str]:
     """The nodes whose results others read, in the end for these."""
-    arguments = {one.name for one in body.arguments}
-    found: set[str] = set()
+    arguments = {argument.name for argument in body.arguments}
+    needed: set[str] = set()
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name not in found and name not in arguments:
-            found.add(name)
+        if name not in needed and name not in arguments:
+            needed.add(name)
             waiting += [x for x, _ in body.nodes[name].inputs]
-    return found
+    return needed

@@ -45,8 +45,8 @@ def marked(node: Call, rule: Rule, mark: str) -> Sequence[Any]:
 
 def _all_prevented(node: Call, rule: Rule, message: str) -> list[Any]:
     """The results of a node, through which asking for a gradient is an error."""
-    made = node.ruled(rule)
-    ys = made if isinstance(made, tuple) else (made,)
+    result = node.ruled(rule)
+    ys = result if isinstance(result, tuple) else (result,)
     return [_prevented(node, node.tensor(y), message) for y in ys]
 
 
@@ -57,11 +57,11 @@ def _prevented(node: Call, y: Any, message: str) -> Any:
 
 def _returned(node: Call, function: str) -> list[bool] | None:
     """To which operands a gradient belongs that a function returns; None if it is not known."""
-    found: list[bool] | None = node.library.objects.returned.get(function)
+    returned: list[bool] | None = node.library.objects.returned.get(function)
     count, total = len(node.library.body(function).outputs), len(node.operands)
-    if found is None and node.read_results + count == total:
+    if returned is None and node.read_results + count == total:
         return [False] * (total - count) + [True] * count  # None of the function's arguments lacks one.
-    return found if found is not None and len(found) == total and sum(found) == count else None
+    return returned if returned is not None and len(returned) == total and sum(returned) == count else None
 
 
 def _custom(
@@ -73,25 +73,25 @@ def _custom(
     rest are its arguments. As in TensorFlow, the function's own gradient replaces all that the results
     themselves would pass back. What the gradient function took from the one around it is *captured*.
     """
-    made = rule(node, *[node.tensor(x) for x in node.operands])
-    held = [node.tensor(y) for y in (made if isinstance(made, tuple) else (made,))]
-    count = min([node.read_results, *[i for i, given in enumerate(returned) if given]])
-    ys, arguments = held[:count], held[count:]
+    result = rule(node, *[node.tensor(x) for x in node.operands])
+    results = [node.tensor(y) for y in (result if isinstance(result, tuple) else (result,))]
+    count = min([node.read_results, *[i for i, has_gradient in enumerate(returned) if has_gradient]])
+    ys, arguments = results[:count], results[count:]
     floats = [x for x in arguments if x.dtype.is_differentiable]
 
     def gradient(*cotangents: sg.Output) -> list[Any]:
         zeros = [sg.zeros_like(x) for x in arguments]  # Nothing reads what the node hands on of these.
         with node.inside():
             pulled = iter(node.call(Function(function, {}), [*cotangents, *zeros, *captured]))
-        found = [next(pulled) if given else None for given in returned]
-        return _for_floats(arguments, found[count:])
+        gradients = [next(pulled) if has_gradient else None for has_gradient in returned]
+        return _for_floats(arguments, gradients[count:])
 
     if not ys:
-        return held
+        return results
     closed = taken_from_outside(ys, arguments, ys[0].op.graph)
-    kept = tuple(range(len(floats) + len(closed)))
-    made = given_gradient(ys, [*floats, *closed], gradient, len(floats), kept).outputs
-    return [*made, *arguments]
+    positions = tuple(range(len(floats) + len(closed)))
+    op = given_gradient(ys, [*floats, *closed], gradient, len(floats), positions)
+    return [*op.outputs, *arguments]
 
 
 def called(node: Call, name: str) -> Sequence[Any]:
@@ -118,7 +118,7 @@ def _for_floats(xs: Sequence[sg.Output], gradients: Sequence[Any]) -> list[Any]:
 
 
 def _built(node: Call, forward: Callable[..., tuple[Any, Callable[..., object]]]) -> list[Any]:
-    made = list(sg.custom_gradient(forward)(*[node.tensor(x) for x in node.operands]))
-    for op in dict.fromkeys(y.op for y in made if y.op.definition is CustomGradient):
+    ys = list(sg.custom_gradient(forward)(*[node.tensor(x) for x in node.operands]))
+    for op in dict.fromkeys(y.op for y in ys if y.op.definition is CustomGradient):
         CustomGradient.settle(op)  # At once, so that what cannot be translated is told now.
-    return made
+    return ys

@@ -25,8 +25,8 @@ _CURE = (
 
 def tensorflow() -> Any:
     """TensorFlow's module, as far as the program has imported it; None if it has not."""
-    found = sys.modules.get("tensorflow")
-    return found if hasattr(found, "function") and hasattr(found, "GradientTape") else None
+    module = sys.modules.get("tensorflow")
+    return module if hasattr(module, "function") and hasattr(module, "GradientTape") else None
 
 
 def is_live(source: object) -> bool:
@@ -53,16 +53,16 @@ class Traced:
         self.paths: dict[int, str] = {}
         self.frozen: set[int] = set()
         for variable in _variables(owner):
-            held = getattr(variable, "value", None)
-            if hasattr(variable, "path") and held is not None and not callable(held):
-                self.paths[id(held)] = str(variable.path)
+            inner = getattr(variable, "value", None)
+            if hasattr(variable, "path") and inner is not None and not callable(inner):
+                self.paths[id(inner)] = str(variable.path)
                 if not variable.trainable:
-                    self.frozen.add(id(held))
+                    self.frozen.add(id(inner))
 
 
 def _variables(owner: object) -> Sequence[Any]:
     """The variables of a model, or of a module and the Keras layers that it holds."""
-    found = list(getattr(owner, "variables", None) or ())
+    variables = list(getattr(owner, "variables", None) or ())
     parts = vars(owner).values() if hasattr(owner, "__dict__") else ()
     waiting, seen = list(parts), {id(owner)}
     while waiting:
@@ -75,8 +75,8 @@ def _variables(owner: object) -> Sequence[Any]:
         elif isinstance(part, Mapping):
             waiting += part.values()
         elif type(part).__module__.partition(".")[0] == "keras":
-            found += getattr(part, "variables", None) or ()
-    return found
+            variables += getattr(part, "variables", None) or ()
+    return variables
 
 
 def traced(source: Any, inputs: Sequence[Any] | Mapping[str, Any] | None) -> Traced:
@@ -98,8 +98,8 @@ def traced(source: Any, inputs: Sequence[Any] | Mapping[str, Any] | None) -> Tra
             raise ArgumentError(
                 f"inputs= is for what is yet to be traced; {shorten(source)} is traced already"
             )
-        given = getattr(source, "name", None) or "the graph"
-        name = given.decode() if isinstance(given, bytes) else str(given)
+        label = getattr(source, "name", None) or "the graph"
+        name = label.decode() if isinstance(label, bytes) else str(label)
         return Traced(source if isinstance(source, tf.Graph) else source.graph, name)
     keras = sys.modules.get("keras")
     layer = getattr(getattr(keras, "layers", None), "Layer", None)
@@ -125,12 +125,12 @@ def _of_keras(keras: Any, model: Any, inputs: Sequence[Any] | Mapping[str, Any] 
 def _specs_of(model: Any) -> list[Any]:
     """What a model of Keras says that it takes."""
     tf = tensorflow()
-    given = getattr(model, "_inputs_struct", None)
-    if given is None:
-        given = getattr(model, "inputs", None)
-        given = given[0] if isinstance(given, list) and len(given) == 1 else given
-    if given is not None:
-        return [tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype, _plain(str(x.name))), given)]
+    inputs = getattr(model, "_inputs_struct", None)
+    if inputs is None:
+        inputs = getattr(model, "inputs", None)
+        inputs = inputs[0] if isinstance(inputs, list) and len(inputs) == 1 else inputs
+    if inputs is not None:
+        return [tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype, _plain(str(x.name))), inputs)]
     built = model.get_build_config() or {}
     shape = built.get("input_shape")
     if shape is None or any(isinstance(size, (list, tuple, dict)) for size in shape):
@@ -158,12 +158,12 @@ def _graph_of(
     try:
         if inputs is None and is_function and source.input_signature is not None:
             return call(source.get_concrete_function).graph
-        args, kwargs = _given(source, name, inputs)
+        args, kwargs = _arguments_of(source, name, inputs)
         leaves, structure = _split(args, kwargs, _names_of(signature or source))
 
         def program(*tensors: Any) -> Any:
-            held = iter(tensors)
-            parts = [next(held) if isinstance(leaf, tf.TensorSpec) else leaf for leaf in leaves]
+            values = iter(tensors)
+            parts = [next(values) if isinstance(leaf, tf.TensorSpec) else leaf for leaf in leaves]
             args, kwargs = tf.nest.pack_sequence_as(structure, parts)
             return source(*args, **kwargs)
 
@@ -178,16 +178,17 @@ def _graph_of(
         raise _untraceable(name, error, frames) from error
 
 
-def _given(
+def _arguments_of(
     source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] | None
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call."""
     if isinstance(inputs, Mapping):
         return [], dict(inputs)
     needed = [
-        one.name
-        for one in _parameters_of(source)
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        parameter.name
+        for parameter in _parameters_of(source)
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if inputs is None and needed:
         raise ArgumentError(
@@ -206,8 +207,12 @@ def _parameters_of(source: Any) -> list[inspect.Parameter]:
 
 def _names_of(source: Any) -> list[str]:
     """The names of positional parameters."""
-    found = _parameters_of(source)
-    return [one.name for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    parameters = _parameters_of(source)
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
 
 
 def _split(args: list[Any], kwargs: dict[str, Any], names: Sequence[str]) -> tuple[list[Any], Any]:
@@ -216,14 +221,14 @@ def _split(args: list[Any], kwargs: dict[str, Any], names: Sequence[str]) -> tup
     structure = (args, kwargs)
     parts = [(names[i] if i < len(names) else f"x{i}", x) for i, x in enumerate(args)]
     parts += [(name, kwargs[name]) for name in sorted(kwargs)]  # As TensorFlow flattens dicts.
-    leaves, taken = list[Any](), set[str]()
+    leaves, names_taken = list[Any](), set[str]()
     for name, part in parts:
         for leaf in tf.nest.flatten(part):
-            leaves.append(_specified(leaf, name, taken))
+            leaves.append(_specified(leaf, name, names_taken))
     return leaves, structure
 
 
-def _specified(leaf: Any, name: str, taken: set[str]) -> Any:
+def _specified(leaf: Any, name: str, names_taken: set[str]) -> Any:
     """A tensor's specification, or what is part of the program as it is."""
     tf = tensorflow()
     if isinstance(leaf, tf.Variable) or not (isinstance(leaf, tf.TensorSpec) or hasattr(leaf, "__array__")):
@@ -231,17 +236,17 @@ def _specified(leaf: Any, name: str, taken: set[str]) -> Any:
     if not isinstance(leaf, tf.TensorSpec):
         value = tf.convert_to_tensor(leaf)
         leaf = tf.TensorSpec(value.shape, value.dtype)
-    called = wanted = _plain(leaf.name or name)
-    while called in taken:
-        called = f"{wanted}_{len(taken)}"
-    taken.add(called)
-    return tf.TensorSpec(leaf.shape, leaf.dtype, called)
+    unique = plain = _plain(leaf.name or name)
+    while unique in names_taken:
+        unique = f"{plain}_{len(names_taken)}"
+    names_taken.add(unique)
+    return tf.TensorSpec(leaf.shape, leaf.dtype, unique)
 
 
 def _plain(name: str) -> str:
     """A name that TensorFlow allows for a node."""
-    found = "".join([c if c.isalnum() or c in "_." else "_" for c in name.removesuffix(":0")])
-    return found.lstrip("_.") or "x"
+    plain = "".join([c if c.isalnum() or c in "_." else "_" for c in name.removesuffix(":0")])
+    return plain.lstrip("_.") or "x"
 
 
 def _untraceable(name: str, error: Exception, frames: Sequence[tuple[str, int]]) -> GraphError:
@@ -262,7 +267,7 @@ def _frames(error: Exception) -> Iterator[tuple[str, int]]:
     """The user's lines that led to an error, the innermost one last."""
     translated = getattr(getattr(error, "ag_error_metadata", None), "translated_stack", None)
     if translated:
-        places = [(str(one.filename), int(one.lineno)) for one in reversed(translated)]
+        places = [(str(place.filename), int(place.lineno)) for place in reversed(translated)]
     else:
         places = []
         step = error.__traceback__

@@ -124,9 +124,9 @@ def load(
         https://www.tensorflow.org/guide/saved_model,
         https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/framework/graph.proto
     """
-    for what, given in (("known", known), ("shapes", shapes)):
-        if given is not None and not isinstance(given, Mapping):
-            raise ArgumentError(f"{what} is a dict by the names of inputs, not {shorten(given)}")
+    for what, argument in (("known", known), ("shapes", shapes)):
+        if argument is not None and not isinstance(argument, Mapping):
+            raise ArgumentError(f"{what} is a dict by the names of inputs, not {shorten(argument)}")
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
         loading = _Loading(source, inputs, dict(known or {}), dict(shapes or {}))
         return loading.model(outputs, signature, _patterns(parameters))
@@ -162,17 +162,17 @@ class _Loading:
         self.inputs: dict[str, Any] = {}
 
     def model(
-        self, outputs: str | Iterable[str] | None, signature: str | None, asked: Sequence[str] | None
+        self, outputs: str | Iterable[str] | None, signature: str | None, patterns: Sequence[str] | None
     ) -> Model:
-        feeds, fetches = self._asked(outputs, signature)
-        wanted = list(fetches.values())
-        order = self.library.order(self.body, wanted)
+        feeds, fetches = self._feeds_and_fetches(outputs, signature)
+        results = list(fetches.values())
+        order = self.library.order(self.body, results)
         check_sizes(order, self.library, self.name, most_nodes(self.count))
         check_operations(order, self.library, KNOWN_OPERATIONS, self.name)
         weights = frozenset() if self.live is not None else weights_of(self.body, order, self.library)
         graph = sg.Graph()
         translator = Translator(
-            self.library, self.name, self.count, Weights(weights, asked), self.source.bundle, self.live
+            self.library, self.name, self.count, Weights(weights, patterns), self.source.bundle, self.live
         )
         with graph.as_default():
             self._hold(translator)
@@ -182,20 +182,20 @@ class _Loading:
                 key = translator.random_key = sg.parameter(np.array([0, 0], np.uint32), name=RANDOM)
             self._restore(translator)
             space = translator.outermost = Space(self.body, {})
-            made = translator.run(self.body, wanted, space)
+            ys = translator.run(self.body, results, space)
             raise_for(translator.refusals, self.name)
             translator.weights.check(self.name)
-            found = {name: self._output(translator, name, y) for name, y in zip(fetches, made, strict=True)}
+            by_name = {name: self._output(translator, name, y) for name, y in zip(fetches, ys, strict=True)}
         parameters = dict(translator.parameters)
         if key is not None and translator.drawn:
             parameters[RANDOM] = key
-        names, live = list(found), self.live
+        names, live = list(by_name), self.live
         flat = tuple if live is None else live.flattened
         rebuild = _by_name(names) if live is None or outputs is not None else live.rebuilt
         return Model(
             graph,
             self.inputs,
-            found,
+            by_name,
             parameters,
             leaves=lambda args, kwargs: leaves_by_name(self.name, list(self.inputs), flat(args), kwargs),
             rebuild=rebuild,
@@ -204,7 +204,7 @@ class _Loading:
 
     # -------------------------------------------------------------------------------- inputs and outputs
 
-    def _asked(
+    def _feeds_and_fetches(
         self, outputs: str | Iterable[str] | None, signature: str | None
     ) -> tuple[dict[str, str], dict[str, Source]]:
         """The placeholders by the names of inputs, and results by the names of outputs."""
@@ -228,28 +228,30 @@ class _Loading:
         return feeds, {name: self._source(name) for name in names}
 
     def _signature(self, signature: str | None) -> Any:
-        found = {
-            name: one
-            for name, one in self.source.meta.signature_def.items()
-            if not name.startswith("__saved_model") and len(one.outputs)
+        signatures = {
+            name: definition
+            for name, definition in self.source.meta.signature_def.items()
+            if not name.startswith("__saved_model") and len(definition.outputs)
         }
-        if signature is None and SIGNATURE not in found and len(found) != 1:
+        if signature is None and SIGNATURE not in signatures and len(signatures) != 1:
             raise ArgumentError(
-                f"{self.name} has the signatures {shorten(sorted(found))}; name one with signature="
+                f"{self.name} has the signatures {shorten(sorted(signatures))}; name one with signature="
             )
-        name = signature or (SIGNATURE if SIGNATURE in found else next(iter(found)))
-        if name not in found:
-            raise ArgumentError(f"{self.name} has no signature {name!r}; it has {shorten(sorted(found))}")
-        return found[name]
+        name = signature or (SIGNATURE if SIGNATURE in signatures else next(iter(signatures)))
+        if name not in signatures:
+            raise ArgumentError(
+                f"{self.name} has no signature {name!r}; it has {shorten(sorted(signatures))}"
+            )
+        return signatures[name]
 
     def _source(self, name: str) -> Source:
         node, colon, index = name.rpartition(":")
-        found = (node, int(index)) if colon and index.isdecimal() else (name, 0)
-        if found[0] not in self.body.nodes:
+        source = (node, int(index)) if colon and index.isdecimal() else (name, 0)
+        if source[0] not in self.body.nodes:
             raise ArgumentError(
-                f"{self.name} has no node {found[0]!r}; it has {shorten(sorted(self.body.nodes)[:50])}"
+                f"{self.name} has no node {source[0]!r}; it has {shorten(sorted(self.body.nodes)[:50])}"
             )
-        return found
+        return source
 
     def _unread(self) -> dict[str, Source]:
         """The results of a graph for which nobody named any.
@@ -265,13 +267,13 @@ class _Loading:
             if node.name not in read_here and node.op not in _SILENT and not self._is_stored(node)
         ]
         returned = [node for node in last if node.op == "Identity" and _RETURNED.fullmatch(node.name)]
-        found: dict[str, Source] = {}
+        results: dict[str, Source] = {}
         for node in [node for node in returned if node.controls] or returned or last:
             for i in range(max(node.outputs, 1)):
-                found[node.name if node.outputs < 2 else f"{node.name}:{i}"] = node.name, i
-        if not found:
+                results[node.name if node.outputs < 2 else f"{node.name}:{i}"] = node.name, i
+        if not results:
             raise ArgumentError(f"every node of {self.name} is read by another; name outputs=")
-        return found
+        return results
 
     def _is_stored(self, node: Node) -> bool:
         """Whether a node only reads a constant: a variable that freezing has replaced."""
@@ -281,16 +283,17 @@ class _Loading:
 
     def _hold(self, translator: Translator) -> None:
         """Put in the place of placeholders what a running program captured."""
-        held = {} if self.live is None else self.live.held
-        for node_name, one in held.items():
-            made = translator.held(one.variable or node_name, one.value, one.trainable)
-            translator.placeholders[node_name] = made.value if one.variable is None else made
+        captures = {} if self.live is None else self.live.held
+        for node_name, captured in captures.items():
+            name = captured.variable or node_name
+            variable = translator.held(name, captured.value, captured.trainable)
+            translator.placeholders[node_name] = variable.value if captured.variable is None else variable
 
     def _place(self, translator: Translator, feeds: Mapping[str, str], order: Sequence[Node]) -> None:
         """Make the placeholders that the results need, and all of a signature."""
         called = {node: name for name, node in feeds.items()}
-        held = translator.placeholders
-        needed = [node.name for node in order if node.op == "Placeholder" and node.name not in held]
+        placed = translator.placeholders
+        needed = [node.name for node in order if node.op == "Placeholder" and node.name not in placed]
         for node_name in dict.fromkeys([*feeds.values(), *needed]):
             node = self.body.nodes.get(node_name)
             name = called.get(node_name, node_name)
@@ -301,12 +304,12 @@ class _Loading:
             if name in self.known:
                 translator.placeholders[node_name] = self._fixed(node, name, self.known.pop(name))
             else:
-                made = self._placeholder(node, name)
-                translator.placeholders[node_name] = self.inputs[name] = made
-        for what, given in (("known", self.known), ("shapes", self.shapes)):
-            if given:
+                placeholder = self._placeholder(node, name)
+                translator.placeholders[node_name] = self.inputs[name] = placeholder
+        for what, unused in (("known", self.known), ("shapes", self.shapes)):
+            if unused:
                 raise ArgumentError(
-                    f"{what} names {next(iter(given))!r}, which is no input; the model has "
+                    f"{what} names {next(iter(unused))!r}, which is no input; the model has "
                     f"{shorten(list(self.inputs))}"
                 )
 
@@ -335,9 +338,9 @@ class _Loading:
 
     def _placeholder(self, node: Node, name: str) -> Any:
         dtype, shape = self._declared(node, name)
-        given = self.shapes.pop(name, None)
-        if given is not None:
-            shape = _merged(shape, given, name, self.name)
+        sizes = self.shapes.pop(name, None)
+        if sizes is not None:
+            shape = _merged(shape, sizes, name, self.name)
         if shape is None:
             raise ShapeError(
                 f"the input {name!r} of {self.name} has no shape, not even a number of axes; give it with "
@@ -365,10 +368,10 @@ class _Loading:
         name = "" if meta is None or self.source.bundle is None else meta.saver_def.restore_op_name
         if not name:
             return self._bind(translator)
-        wanted = [(_node_of(name), 0)]
+        restored = [(_node_of(name), 0)]
         file_name = _node_of(meta.saver_def.filename_tensor_name)
         space = Space(self.body, {file_name: [Known(np.asarray(b"", object))]} if file_name else {})
-        for node in self.library.order(self.body, wanted):
+        for node in self.library.order(self.body, restored):
             if node.name not in space.values:
                 translator.translate(node, space)
         raise_for(translator.refusals, self.name)
@@ -404,12 +407,12 @@ class _Loading:
 
     def _output(self, translator: Translator, name: str, y: Any) -> Any:
         try:
-            found = translator.tensor(y)
+            output = translator.tensor(y)
         except Refused as error:
             raise GraphError(f"the output {name!r} of {self.name}: {error}") from None
-        if not isinstance(found, sg.Output):
+        if not isinstance(output, sg.Output):
             raise GraphError(f"the output {name!r} of {self.name} is no tensor, but a {type(y).__name__}")
-        return found
+        return output
 
 
 def _by_name(names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
@@ -421,10 +424,10 @@ def _patterns(parameters: str | Iterable[str] | None) -> list[str] | None:
     """The names of parameters that are asked for."""
     if parameters is None:
         return None
-    found = [parameters] if isinstance(parameters, str) else list(parameters)
-    if not all(isinstance(name, str) for name in found):
+    patterns = [parameters] if isinstance(parameters, str) else list(parameters)
+    if not all(isinstance(name, str) for name in patterns):
         raise ArgumentError(f"parameters are names of variables and constants, not {shorten(parameters)}")
-    return found
+    return patterns
 
 
 def _node_of(name: str) -> str:
@@ -438,15 +441,15 @@ def _is_old(graph: Any) -> bool:
     return 0 < graph.versions.producer < 24
 
 
-def _merged(shape: Any, given: Any, name: str, file: str) -> Any:
+def _merged(shape: Any, sizes: Any, name: str, file: str) -> Any:
     """Sizes that a placeholder declares, with those that are given where it leaves them open."""
-    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
-        raise ArgumentError(f"shapes: the sizes of {name!r} are a list of numbers or names, not {given!r}")
+    if isinstance(sizes, (str, bytes)) or not isinstance(sizes, Sequence):
+        raise ArgumentError(f"shapes: the sizes of {name!r} are a list of numbers or names, not {sizes!r}")
     if shape is None:
-        return list(given)
-    fits = len(shape) == len(given) and all(
-        a is None or b is None or a == b for a, b in zip(shape, given, strict=False)
+        return list(sizes)
+    fits = len(shape) == len(sizes) and all(
+        a is None or b is None or a == b for a, b in zip(shape, sizes, strict=False)
     )
     if not fits:
-        raise ShapeError(f"the input {name!r} of {file} has the sizes {list(shape)}, not {list(given)}")
-    return [b if a is None else a for a, b in zip(shape, given, strict=True)]
+        raise ShapeError(f"the input {name!r} of {file} has the sizes {list(shape)}, not {list(sizes)}")
+    return [b if a is None else a for a, b in zip(shape, sizes, strict=True)]

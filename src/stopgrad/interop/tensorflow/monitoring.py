@@ -34,7 +34,7 @@ class TensorflowMonitor(Monitor):
             keras_optimizer("monitor", optimizer)
         self._seen: Watch | None = None
         self._was_eager = False
-        if not any(not one.held for one in subjects_of("monitor", Recorder(), model).values()):
+        if not any(not subject.held for subject in subjects_of("monitor", Recorder(), model).values()):
             raise ArgumentError("monitor: no variable of the model is trainable")
 
     def __enter__(self) -> Self:
@@ -57,18 +57,18 @@ class TensorflowMonitor(Monitor):
                 self._gradients[id(keras.plain(x))] = g
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        seen, self._seen = self._seen, None
-        if seen is not None:
+        watch, self._seen = self._seen, None
+        if watch is not None:
             tf.config.run_functions_eagerly(self._was_eager)
-            seen.__exit__(None, None, None)
+            watch.__exit__(None, None, None)
             if kind is None:
-                self._safely("sampling", self._sample, seen)
+                self._safely("sampling", self._sample, watch)
             self._gradients.clear()
         self.step += 1
 
-    def _sample(self, seen: Watch) -> None:
+    def _sample(self, watch: Watch) -> None:
         verdicts = merged(
-            [verdicts_of(call.explain(self._model, only=self._only)) for call in seen.gradient_calls]
+            [verdicts_of(call.explain(self._model, only=self._only)) for call in watch.gradient_calls]
         )
         if verdicts and self._optimizer is not None:
             asked = {name: x for name, x in named_in("monitor", self._model).items() if name in verdicts}

@@ -55,22 +55,22 @@ def trace_nan(f: Callable[..., Any], *args: Any, gradient: bool = True, **kwargs
         >>> print(sgtf.trace_nan(lambda x: tf.reduce_sum(tf.sqrt(x)), tf.constant([0.0, 4.0])))
         infinity: made in the gradient, by tf.raw_ops.SqrtGrad...
     """
-    given = arguments_of(f, args, kwargs)
+    arguments = arguments_of(f, args, kwargs)
     was_eager = bool(tf.config.functions_run_eagerly())
-    seen = Watch()
-    recorder = seen._recorder
+    watch = Watch()
+    recorder = watch._recorder
     following = Followed(recorder)
-    for name, x in given.items():
+    for name, x in arguments.items():
         following.held(x, name)
     recorder.look = following.looked
     try:
         tf.config.run_functions_eagerly(True)
-        with seen, tf.GradientTape(persistent=True) as tape:
-            tape.watch(list(given.values()))
+        with watch, tf.GradientTape(persistent=True) as tape:
+            tape.watch(list(arguments.values()))
             losses = losses_in("trace_nan", call(f, *args, **kwargs))
-        sources = {**variables_of(recorder), **given}
+        sources = {**variables_of(recorder), **arguments}
         following.differentiate()
-        with seen, internals.looked_up(following.differentiating):
+        with watch, internals.looked_up(following.differentiating):
             gradients = tape.gradient(losses, list(sources.values())) if gradient else [None] * len(sources)
     finally:
         tf.config.run_functions_eagerly(was_eager)
@@ -92,31 +92,35 @@ def trace_nan(f: Callable[..., Any], *args: Any, gradient: bool = True, **kwargs
 _DIVIDE = frozenset({"RealDiv", "Div", "Xdivy"})
 
 
-def _cure(one: Made) -> tuple[str, str] | None:
-    if one.source is not None:
+def _cure(event: Made) -> tuple[str, str] | None:
+    if event.source is not None:
         return None
-    kind = kind_of(str((one.key if one.forward is None else one.forward.key)[-1]))
-    divides = one.key[-1] in _DIVIDE
-    if one.forward is not None and kind not in ("selfadjointeig", "svd", "eigh") and meets_zero(one, divides):
-        if one.more is not None:
-            return "branch not taken", choice_says(kind, f" ({in_short(decode(one.more))})", WORDS)
+    kind = kind_of(str((event.key if event.forward is None else event.forward.key)[-1]))
+    divides = event.key[-1] in _DIVIDE
+    if (
+        event.forward is not None
+        and kind not in ("selfadjointeig", "svd", "eigh")
+        and meets_zero(event, divides)
+    ):
+        if event.more is not None:
+            return "branch not taken", choice_says(kind, f" ({in_short(decode(event.more))})", WORDS)
         return "0 times an infinity", UNUSED.format_map(WORDS)
-    return cure_of(one, _written_out(one, kind), WORDS)
+    return cure_of(event, _written_out(event, kind), WORDS)
 
 
 _SQUARES = frozenset({"Square", "SquaredDifference"})
 
 
-def _written_out(one: Made, kind: str) -> str:
+def _written_out(event: Made, kind: str) -> str:
     """The kind of an operation; of a root, what it is the last part of: a norm or a standard deviation."""
-    if kind != "sqrt" or one.forward is None or one.forward.more is None:
+    if kind != "sqrt" or event.forward is None or event.forward.more is None:
         return kind
-    mean = _maker_of(one.forward.more.inputs[0])
+    mean = _maker_of(event.forward.more.inputs[0])
     squares = None if mean is None or mean.call not in ("Sum", "Mean") else _maker_of(mean.inputs[0])
     if squares is None or not (squares.call in _SQUARES or (squares.call == "Mul" and _is_square(squares))):
         return kind
-    behind = {event.call for event in above(list(squares.inputs))}
-    return "std" if mean is not None and mean.call == "Mean" and {"Mean", "Sub"} & behind else "norm"
+    led_to = {event.call for event in above(list(squares.inputs))}
+    return "std" if mean is not None and mean.call == "Mean" and {"Mean", "Sub"} & led_to else "norm"
 
 
 def _maker_of(value: Value) -> Event | None:
@@ -129,4 +133,6 @@ def _maker_of(value: Value) -> Event | None:
 
 def _is_square(event: Event) -> bool:
     a, b = event.inputs[0], event.inputs[1]
-    return a == b or any(one.event.call == "Conj" and one.event.inputs[0] in (a, b) for one in (a, b))
+    return a == b or any(
+        operand.event.call == "Conj" and operand.event.inputs[0] in (a, b) for operand in (a, b)
+    )

@@ -124,7 +124,7 @@ class Node:
         """How many results it has."""
         return sum(
             _count(self.attributes.get(attribute)) if attribute else 1
-            for _, _, attribute in (one.partition("*") for one in RESULTS.get(self.op, ("output",)))
+            for _, _, attribute in (result.partition("*") for result in RESULTS.get(self.op, ("output",)))
         )
 
     def __repr__(self) -> str:
@@ -202,7 +202,7 @@ _LEAST = {
 """How many operands operations have at least whose structure is read before they are translated."""
 
 
-def _made(node: Any, inputs: Sequence[Source], where: str) -> Node:
+def _node(node: Any, inputs: Sequence[Source], where: str) -> Node:
     if len(inputs) < _LEAST.get(node.op, 0):
         raise FileError(f"{where}: {node.op} {node.name!r} lacks an operand")
     return Node(node.name, node.op, inputs, _controls(node), node.attr)
@@ -218,8 +218,8 @@ def graph_body(graph: Any, name: str) -> Body:
     for node in graph.node:
         if not node.name or node.name in nodes:
             raise FileError(f"{name} has {'two nodes' if node.name else 'a node'} called {node.name!r}")
-        found = [reference(text, name) for text in node.input if not text.startswith("^")]
-        nodes[node.name] = _made(node, found, name)
+        inputs = [reference(text, name) for text in node.input if not text.startswith("^")]
+        nodes[node.name] = _node(node, inputs, name)
     return Body(name, [], nodes)
 
 
@@ -245,36 +245,36 @@ def function_body(function: Any) -> Body:
     """
     name = str(function.signature.name)
     where = f"the function {name!r}"
-    arguments = [Argument(one.name, one.type) for one in function.signature.input_arg]
-    given = {one.name for one in arguments}
-    if len(given) < len(arguments):
+    arguments = [Argument(argument.name, argument.type) for argument in function.signature.input_arg]
+    argument_names = {argument.name for argument in arguments}
+    if len(argument_names) < len(arguments):
         raise FileError(f"two arguments of {where} have one name")
     raw: dict[str, Any] = {}
     for node in function.node_def:
-        if not node.name or node.name in raw or node.name in given:
+        if not node.name or node.name in raw or node.name in argument_names:
             raise FileError(f"{where} has two nodes or arguments called {node.name!r}")
         raw[node.name] = node
     nodes = {
-        node.name: _made(
+        node.name: _node(
             node,
-            [_inner(text, given, raw, where) for text in node.input if not text.startswith("^")],
+            [_inner(text, argument_names, raw, where) for text in node.input if not text.startswith("^")],
             where,
         )
         for node in raw.values()
     }
     outputs = []
-    for one in function.signature.output_arg:
-        if one.name not in function.ret:
-            raise FileError(f"{where} does not say what its result {one.name!r} is")
-        outputs.append(_inner(function.ret[one.name], given, raw, where))
-    controls = [found for found in function.control_ret.values() if found in raw]
+    for result in function.signature.output_arg:
+        if result.name not in function.ret:
+            raise FileError(f"{where} does not say what its result {result.name!r} is")
+        outputs.append(_inner(function.ret[result.name], argument_names, raw, where))
+    controls = [control for control in function.control_ret.values() if control in raw]
     return Body(name, arguments, nodes, outputs, controls)
 
 
-def _inner(text: str, given: Iterable[str], nodes: Mapping[str, Any], where: str) -> Source:
+def _inner(text: str, arguments: Iterable[str], nodes: Mapping[str, Any], where: str) -> Source:
     """A result as functions name it: an argument, or ``node:result:index``."""
     name, *more = text.split(":")
-    if name in given and (not more or more == ["0"]):
+    if name in arguments and (not more or more == ["0"]):
         return name, 0
     if name not in nodes or len(more) > 2 or not all(re.fullmatch(r"\w{1,200}", part) for part in more):
         raise FileError(f"{where} speaks of {text!r}, which is no result of a node")
@@ -284,8 +284,8 @@ def _inner(text: str, given: Iterable[str], nodes: Mapping[str, Any], where: str
     if not re.fullmatch(r"\d{1,6}", index):
         raise FileError(f"{where} speaks of {text!r}, which is no result of a node")
     start = 0
-    for one in RESULTS.get(nodes[name].op, ()):
-        called, _, attribute = one.partition("*")
+    for declared in RESULTS.get(nodes[name].op, ()):
+        called, _, attribute = declared.partition("*")
         if called == result:
             break
         start += _count(nodes[name].attr.get(attribute)) if attribute else 1
@@ -303,8 +303,8 @@ def ordered(body: Body, wanted: Iterable[str], controls: Iterable[str] = ()) -> 
     Raises:
         FileError: a node reads what is not there, or they form a cycle.
     """
-    arguments = {one.name for one in body.arguments}
-    found: list[Node] = []
+    arguments = {argument.name for argument in body.arguments}
+    nodes: list[Node] = []
     done: set[str] = set(arguments)
     open_: set[str] = set()
     for first in (*wanted, *controls):
@@ -319,8 +319,8 @@ def ordered(body: Body, wanted: Iterable[str], controls: Iterable[str] = ()) -> 
             stack.pop()
             open_.discard(name)
             done.add(name)
-            found.append(body.nodes[name])
-    return found
+            nodes.append(body.nodes[name])
+    return nodes
 
 
 def _enter(

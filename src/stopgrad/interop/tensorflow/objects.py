@@ -38,10 +38,10 @@ class Objects:
                 last = node.inputs[len(node.inputs) - len(bound) :]
                 self.handles.update((i, name) for i, (name, _) in zip(bound, last, strict=False))
         for name, function in functions.items():
-            found = [self._bound(i, name) for i in function.bound_inputs]
-            held = [one for one in found if one is not None]
-            if len(held) == len(found):
-                self.captured[name] = held
+            places = [self._bound(i, name) for i in function.bound_inputs]
+            known_places = [place for place in places if place is not None]
+            if len(known_places) == len(places):
+                self.captured[name] = known_places
             items = (
                 function.output_signature.list_value.values or function.output_signature.tuple_value.values
             )
@@ -52,24 +52,24 @@ class Objects:
         if number in self.handles:
             return OUTSIDE, (self.handles[number], 0)
         if 0 <= number < len(self._nodes) and self._nodes[number].HasField("captured_tensor"):
-            held = self._nodes[number].captured_tensor
-            return held.concrete_function, reference(held.name, function)
+            captured = self._nodes[number].captured_tensor
+            return captured.concrete_function, reference(captured.name, function)
         return None
 
     def keys(self) -> dict[int, str]:
         """The keys of variables in the checkpoint, by their numbers: their shortest ways from the root."""
-        found: dict[int, str] = {}
+        keys: dict[int, str] = {}
         ways: dict[int, str] = {0: ""}
         waiting = deque([0] if self._nodes else [])
         while waiting:
             number = waiting.popleft()
             if self._nodes[number].HasField("variable"):
-                found[number] = ways[number].lstrip("/") + _VALUE
+                keys[number] = ways[number].lstrip("/") + _VALUE
             for child in self._nodes[number].children:
                 if child.node_id not in ways and 0 <= child.node_id < len(self._nodes):
                     ways[child.node_id] = f"{ways[number]}/{_escaped(child.local_name)}"
                     waiting.append(child.node_id)
-        return found
+        return keys
 
 
 def _escaped(name: str) -> str:

@@ -100,11 +100,11 @@ def _file(path: str) -> Source:
 
 def _content(path: str, largest: int, follow: bool = True) -> bytes:
     """The bytes of a plain file."""
-    found = os.stat(path, follow_symlinks=follow)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.stat(path, follow_symlinks=follow)
+    if not stat.S_ISREG(status.st_mode):
         raise FileError(f"{path!r} is no file")  # A pipe or device would be read without end.
-    if found.st_size > largest:
-        raise FileError(f"{path!r} has {found.st_size} bytes; at most {largest} are read")
+    if status.st_size > largest:
+        raise FileError(f"{path!r} has {status.st_size} bytes; at most {largest} are read")
     with open(path, "rb") as file:
         return file.read(largest + 1)[:largest]
 
@@ -154,7 +154,9 @@ def _saved_model(folder: str) -> Source:
         raise MissingFileError(f"the folder {folder!r} is no SavedModel: it holds no {MODEL}")
     if not len(model.meta_graphs):
         raise FileError(f"{name}/{MODEL} holds no graph: it is truncated or damaged")
-    meta = next((one for one in model.meta_graphs if "serve" in one.meta_info_def.tags), model.meta_graphs[0])
+    meta = next(
+        (meta for meta in model.meta_graphs if "serve" in meta.meta_info_def.tags), model.meta_graphs[0]
+    )
     return Source(meta.graph_def, name, meta, Bundle.of(os.path.join(folder, "variables")))
 
 
@@ -219,9 +221,9 @@ def array_from(tensor: Any, what: str) -> np.ndarray[Any, Any]:
             raise FileError(
                 f"{what} declares {count} elements of {name} and stores {len(tensor.tensor_content)} bytes"
             )
-        found = np.frombuffer(tensor.tensor_content, np.uint8 if dtype.kind == "b" else dtype)
-        found = found != 0 if dtype.kind == "b" else found.astype(dtype.newbyteorder("="), copy=False)
-        return found.reshape(shape)
+        numbers = np.frombuffer(tensor.tensor_content, np.uint8 if dtype.kind == "b" else dtype)
+        numbers = numbers != 0 if dtype.kind == "b" else numbers.astype(dtype.newbyteorder("="), copy=False)
+        return numbers.reshape(shape)
     values = _stored(tensor, name, what)
     if len(values) > count:
         raise FileError(f"{what} declares {count} elements and stores {len(values)}")
@@ -240,20 +242,20 @@ def array_from(tensor: Any, what: str) -> np.ndarray[Any, Any]:
 
 def _stored(tensor: Any, name: str, what: str) -> np.ndarray[Any, Any]:
     """The values in the field for the tensor's type."""
-    held = getattr(tensor, _FIELDS[name])
+    stored = getattr(tensor, _FIELDS[name])
     if name == "DT_STRING":
-        found = np.empty(len(held), object)
-        found[:] = list(held)
-        return found
+        strings = np.empty(len(stored), object)
+        strings[:] = list(stored)
+        return strings
     dtype = np.dtype(_NUMPY[name])
     if name in ("DT_HALF", "DT_BFLOAT16"):
-        return (np.array(held, np.int64) & 0xFFFF).astype(np.uint16).view(dtype)
+        return (np.array(stored, np.int64) & 0xFFFF).astype(np.uint16).view(dtype)
     if dtype.kind == "c":
-        pairs = np.array(held, np.float32 if name == "DT_COMPLEX64" else np.float64)
+        pairs = np.array(stored, np.float32 if name == "DT_COMPLEX64" else np.float64)
         if len(pairs) % 2:
             raise FileError(f"{what} stores half a complex number")
         return pairs.view(dtype)
-    wide = np.array(held, dtype if dtype.itemsize == 8 or dtype.kind in "fb" else np.int64)
+    wide = np.array(stored, dtype if dtype.itemsize == 8 or dtype.kind in "fb" else np.int64)
     return wide.astype(dtype)
 
 
@@ -295,14 +297,14 @@ def attribute_value(attribute: Any, around: Mapping[str, Any], what: str) -> Any
     """The value of an ``AttrValue``; one that a function leaves open is that of *around*."""
     kind = attribute.WhichOneof("value")
     if kind == "placeholder":
-        given = around.get(attribute.placeholder)
-        if given is None or given.WhichOneof("value") == "placeholder":
+        bound = around.get(attribute.placeholder)
+        if bound is None or bound.WhichOneof("value") == "placeholder":
             raise FileError(f"{what} is left open, and nothing around says what it is")
-        return attribute_value(given, {}, what)
+        return attribute_value(bound, {}, what)
     if kind == "list":
-        held = attribute.list
+        items = attribute.list
         for name, read_one in _VALUES.items():
-            values = getattr(held, name)
+            values = getattr(items, name)
             if len(values):
                 return [read_one(value, what) for value in values]
         return []

@@ -115,22 +115,22 @@ class _Writing:
     def place(self, name: str, x: Output) -> None:
         """Write an input."""
         self._check_type(x)
-        made = self.nodes.add("Placeholder", [], name, dtype=x.dtype, shape=shape_attribute(x.shape))
-        self.names[x] = made
-        self.nodes.sizes.read(made, x.shape)
+        placeholder = self.nodes.add("Placeholder", [], name, dtype=x.dtype, shape=shape_attribute(x.shape))
+        self.names[x] = placeholder
+        self.nodes.sizes.read(placeholder, x.shape)
 
     def store(self, name: str, x: Output, value: Any) -> None:
         """Write a parameter with its value."""
         self._check_type(x)
-        made = self.nodes.constant(value, name)
-        self.names[x] = self.nodes.add("Identity", [made], self.nodes.unique(f"{name}/read"), T=x.dtype)
+        constant = self.nodes.constant(value, name)
+        self.names[x] = self.nodes.add("Identity", [constant], self.nodes.unique(f"{name}/read"), T=x.dtype)
 
     def write(self, outputs: list[Output]) -> None:
         """Write what outputs need."""
         for op in needed(outputs, self.names):
             with self.nodes.at(op.name):
-                made = self._written(op)
-            names = made if isinstance(made, list) else [made]
+                written = self._written(op)
+            names = written if isinstance(written, list) else [written]
             self.names.update(zip(op.outputs, names, strict=True))
 
     def _written(self, op: Operation) -> str | list[str]:
@@ -156,8 +156,8 @@ class _Writing:
     def function(
         self,
         role: str,
-        taken: Sequence[State],
-        given: Sequence[State],
+        takes: Sequence[State],
+        returns: Sequence[State],
         build: Callable[[_Writing, list[str]], list[str]],
     ) -> str:
         """Write a function that *build* fills, given its arguments; its name."""
@@ -165,17 +165,17 @@ class _Writing:
         name = f"{role}_{count}"
         inner = _Writing(self)
         arguments = []
-        for i, one in enumerate(taken):
+        for i, state in enumerate(takes):
             kind = AttrValue()
-            kind.type = one.number
+            kind.type = state.number
             arguments.append(
                 inner.nodes.add("Placeholder", [], inner.nodes.unique(f"argument_{i}"), dtype=kind)
             )
-            inner.nodes.sizes.read(arguments[-1], one.shape)
+            inner.nodes.sizes.read(arguments[-1], state.shape)
         results = build(inner, arguments)
         inner.nodes.tidy(results)
         definition = self.library.function.add()
-        types = [one.number for one in given]
+        types = [state.number for state in returns]
         fill_function(definition, inner.nodes.graph, name, arguments, results, types)
         return name
 
@@ -183,12 +183,13 @@ class _Writing:
         """Write an operation as others."""
         graph = sg.Graph()
         with graph.as_default():
-            given = [sg.placeholder(x.dtype, x.shape) for x in op.inputs]
+            placeholders = [sg.placeholder(x.dtype, x.shape) for x in op.inputs]
             settings = dict(zip(op.definition.attributes, op.values, strict=True))
-            made = OTHERS[op.type](*given, **settings)
-        self.names.update({new: self.names[old] for new, old in zip(given, op.inputs, strict=True)})
-        self.write([made])
-        return [self.names[made]]
+            result = OTHERS[op.type](*placeholders, **settings)
+        operands = [self.names[x] for x in op.inputs]
+        self.names.update(zip(placeholders, operands, strict=True))
+        self.write([result])
+        return [self.names[result]]
 
     def _check_type(self, x: Output) -> None:
         if x.dtype not in NUMBERS:

@@ -94,13 +94,13 @@ class Posed:
             arguments, by name.
         events: what the first call did.
         stops: the stops of that call.
-        made: its results.
+        results: of that call.
         tape: has recorded it.
     """
 
     stops: Stops
     sources: dict[str, Any]
-    made: list[Any]
+    results: list[Any]
     tape: Any
 
     def __init__(
@@ -112,22 +112,22 @@ class Posed:
         holds: bool = True,
     ) -> None:
         self._what, self._f, self._args, self._kwargs = what, f, args, kwargs
-        self._kept: list[tuple[Any, Any]] = []
+        self._initial: list[tuple[Any, Any]] = []
         self.stops = Stops(holds)
-        given = arguments_of(f, args, kwargs)
-        seen = Watch()
-        seen._recorder.meet = self._keep
+        arguments = arguments_of(f, args, kwargs)
+        watch = Watch()
+        watch._recorder.meet = self._note_value
         self.tape = tf.GradientTape(persistent=True)
-        with self.stops.acting(), seen, self.tape:
-            self.tape.watch(list(given.values()))
-            self.made = losses_in(what, call(f, *args, **kwargs))
-        self.sources = {**variables_of(seen._recorder), **given}
+        with self.stops.acting(), watch, self.tape:
+            self.tape.watch(list(arguments.values()))
+            self.results = losses_in(what, call(f, *args, **kwargs))
+        self.sources = {**variables_of(watch._recorder), **arguments}
         if not self.sources:
             raise ArgumentError(
                 f"{what}: the function reads no trainable variable and has no tensor of "
                 "floating-point numbers among its arguments"
             )
-        self.events: list[Event] = seen._recorder.events()
+        self.events: list[Event] = watch._recorder.events()
         self.restore()
 
     def again(self, stops: Stops, changed: Mapping[int, Any]) -> list[Any]:
@@ -154,20 +154,20 @@ class Posed:
         finally:
             x.assign(before)
 
-    def _keep(self, variable: Any) -> None:
+    def _note_value(self, variable: Any) -> None:
         """Note the value of a variable, which the function may change."""
         if isinstance(variable, tf.Variable):
-            self._kept.append((variable, variable.numpy()))
+            self._initial.append((variable, variable.numpy()))
 
     def restore(self) -> None:
         """Give the variables that the function writes the values that were noted."""
-        for variable, value in self._kept:
+        for variable, value in self._initial:
             if not variable.trainable:
                 variable.assign(value)
 
     def restore_all(self) -> None:
         """Give all variables the values that were noted."""
-        for variable, value in self._kept:
+        for variable, value in self._initial:
             variable.assign(value)
 
 

@@ -74,12 +74,12 @@ class Space:
 
     def read(self, source: Source) -> Any:
         """A result; ``FAILED`` if its node could not be translated."""
-        found: Any = self.values.get(source[0], FAILED)
-        if found is FAILED:
+        results: Any = self.values.get(source[0], FAILED)
+        if results is FAILED:
             return FAILED
-        if source[1] >= len(found):
-            raise Refused(f"it reads result {source[1]} of {source[0]!r}, which has only {len(found)} here")
-        return found[source[1]]
+        if source[1] >= len(results):
+            raise Refused(f"it reads result {source[1]} of {source[0]!r}, which has only {len(results)} here")
+        return results[source[1]]
 
 
 class Translator(Building):
@@ -126,12 +126,12 @@ class Translator(Building):
         """Translate what results need; the results."""
         for node in self.library.order(body, wanted):
             self.translate(node, space)
-        return [self._asked(space, source) for source in wanted]
+        return [self._output(space, source) for source in wanted]
 
-    def _asked(self, space: Space, source: Source) -> Any:
+    def _output(self, space: Space, source: Source) -> Any:
         """A result; one that its node does not have is noted as a refusal."""
-        made = self.attempted(f"the output {source[0]!r}", lambda: (space.read(source),))
-        return made if made is FAILED else made[0]
+        results = self.attempted(f"the output {source[0]!r}", lambda: (space.read(source),))
+        return results if results is FAILED else results[0]
 
     def call(
         self,
@@ -147,17 +147,17 @@ class Translator(Building):
             raise FileError(f"{self._file}: functions call one another more than {DEEPEST} deep")
         if len(args) != len(body.arguments):
             raise Refused(f"{body.name} takes {len(body.arguments)} arguments and is given {len(args)}")
-        given = {one.name: [x] for one, x in zip(body.arguments, args, strict=True)}
-        space = Space(body, given, function.attributes, path, depth)
+        arguments = {argument.name: [x] for argument, x in zip(body.arguments, args, strict=True)}
+        space = Space(body, arguments, function.attributes, path, depth)
         before = len(self.refusals)
         for node in self.library.order(body, wanted):
             self.translate(node, space)
-        found = [space.read(source) for source in (body.outputs if wanted is None else wanted)]
-        if any(x is FAILED for x in found):
+        results = [space.read(source) for source in (body.outputs if wanted is None else wanted)]
+        if any(x is FAILED for x in results):
             reasons = list(dict.fromkeys(map(str, self.refusals[before:])))
             del self.refusals[before:]
             raise Refused("; ".join(["its function cannot be translated", *reasons]))
-        return found
+        return results
 
     def outside(self, source: Source) -> Any:
         """A variable or constant of the graph around all functions."""
@@ -175,16 +175,16 @@ class Translator(Building):
         name = space.path + node.name
         place = self._location(node, name, space)
         with Inside(prefix=scope_from(name), place=(place, 0)):
-            made = self.attempted(f"{node.op} {name!r}", lambda: self._results(node, name, space))
-        space.values[node.name] = made
+            results = self.attempted(f"{node.op} {name!r}", lambda: self._results(node, name, space))
+        space.values[node.name] = results
 
     def _location(self, node: Node, name: str, space: Space) -> Location:
         """The user's line that made a node, where it is known; else a line that shows the node."""
         if self._live is not None:
             around = OUTSIDE if space.body is self.outermost.body else space.body.name
-            found = self._live.place(around, node.name)
-            if found is not None:
-                return found
+            location = self._live.place(around, node.name)
+            if location is not None:
+                return location
         line = self._lines.setdefault(name, len(self._lines) + 1)
         return Location(self._file, line, source=_described(node, name), function=name)
 
@@ -200,14 +200,14 @@ class Translator(Building):
         rule = OPERATORS.get(node.op)
         if rule is None:
             raise Refused("there is no such operation here")
-        known = folded(call, operands, rule) if _is_foldable(call) else None
-        if known is not None:
-            return known
+        constants = folded(call, operands, rule) if _is_foldable(call) else None
+        if constants is not None:
+            return constants
         mark = call.attribute("_gradient_op_type")
         if mark is not None and "f" not in node.attributes:
             return marked(call, rule, mark)
-        made = call.ruled(rule)
-        return () if made is None else made if isinstance(made, tuple) else (made,)
+        result = call.ruled(rule)
+        return () if result is None else result if isinstance(result, tuple) else (result,)
 
     def _operand(self, node: Node, x: object) -> Any:
         """An operand; what reads a reference to a variable reads the variable."""
@@ -245,29 +245,29 @@ class Translator(Building):
             if value is None or value.WhichOneof("value") != "tensor":
                 raise Refused("it has no value")
             array = array_from(value.tensor, f"the constant {name!r}")
-            known = Known(array)
-            carries = known.dtype is not None and known.dtype.is_differentiable and not self._inside
+            constant = Known(array)
+            carries = constant.dtype is not None and constant.dtype.is_differentiable and not self._inside
             if carries and self.weights.constant((space.body.name, node.name), name):
-                called = name if name not in self.parameters else f"{name}_{len(self.parameters)}"
-                known = stored_parameter(array, called, self._file, "Const")
-                self.parameters[called] = known.output
-            self._constants[id(node)] = known
+                unique = name if name not in self.parameters else f"{name}_{len(self.parameters)}"
+                constant = stored_parameter(array, unique, self._file, "Const")
+                self.parameters[unique] = constant.output
+            self._constants[id(node)] = constant
         return self._constants[id(node)]
 
     # --------------------------------------------------------------------------------------- variables
 
     def variable(self, name: str, is_reference: bool) -> Variable:
         """The variable of a name."""
-        found = self.variables.setdefault(name, Variable(name, is_reference))
-        if isinstance(found.value, Stored):
-            self._fill(found, found.value.read())
-        return found
+        variable = self.variables.setdefault(name, Variable(name, is_reference))
+        if isinstance(variable.value, Stored):
+            self._fill(variable, variable.value.read())
+        return variable
 
     def held(self, name: str, array: np.ndarray[Any, Any], is_trained: bool) -> Variable:
         """A variable of a running program."""
-        found = self.variables.setdefault(name, Variable(name))
-        self._fill(found, array, is_trained)
-        return found
+        variable = self.variables.setdefault(name, Variable(name))
+        self._fill(variable, array, is_trained)
+        return variable
 
     def _fill(self, variable: Variable, array: np.ndarray[Any, Any], is_trained: bool = True) -> None:
         """Give a variable its stored value, which is a parameter if it is trained."""

@@ -24,9 +24,9 @@ def steps_of(what: str, optimizer: Any, arrived: Mapping[str, tuple[Any, Any]]) 
     Raises:
         ArgumentError: it is no optimizer of Keras, or an update fails.
     """
-    found = keras_optimizer(what, optimizer)
+    optimizer = keras_optimizer(what, optimizer)
     variables = {name: x for name, (x, _) in arrived.items() if not isinstance(x, tf.Tensor)}
-    return keras_updates.steps_of(what, found, variables, {name: arrived[name][1] for name in variables})
+    return keras_updates.steps_of(what, optimizer, variables, {name: arrived[name][1] for name in variables})
 
 
 def keras_optimizer(what: str, optimizer: Any) -> Any:
@@ -35,9 +35,9 @@ def keras_optimizer(what: str, optimizer: Any) -> Any:
     Raises:
         ArgumentError: it is neither.
     """
-    found = keras_updates.optimizer_in(optimizer)
-    if found is None:
+    own = keras_updates.optimizer_in(optimizer)
+    if own is None:
         raise ArgumentError(
             f"{what}: optimizer is one of Keras 3, or a compiled model, not {shorten(optimizer)}"
         )
-    return found
+    return own

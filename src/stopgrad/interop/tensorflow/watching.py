@@ -140,8 +140,8 @@ def asked_about(
                 "'with sgtf.watch() as seen:'"
             )
     values = tuple([recorder.place_in_record(loss) for loss in losses])
-    subjects = _seen(recorder) if xs is None else subjects_of(what, recorder, xs)
-    asking = next((one for one in reversed(recorder.askings) if one.losses == values), None)
+    subjects = _subjects_seen(recorder) if xs is None else subjects_of(what, recorder, xs)
+    asking = next((call for call in reversed(recorder.askings) if call.losses == values), None)
     return explained(what, recorder, values, subjects, only, asking)
 
 
@@ -165,16 +165,16 @@ def explained(
     if not wrong:
         return flow
     assert asking is not None
-    return without_gc(report_of, recorder, [_found_by(asking)], subjects, None, sizes)[0]
+    return without_gc(report_of, recorder, [_as_one_operation(asking)], subjects, None, sizes)[0]
 
 
 def _sizes(asking: Asking, subjects: Mapping[str, Subject]) -> dict[str, Magnitude] | None:
     """How large the gradients of subjects were; None if that was not measured."""
     if asking.sizes is None:
         return None
-    of = {source.value: size for source, size in zip(asking.sources, asking.sizes, strict=True)}
-    found = {name: of.get(subject.value) for name, subject in subjects.items()}
-    return {name: size for name, size in found.items() if size is not None}
+    size_of = {source.value: size for source, size in zip(asking.sources, asking.sizes, strict=True)}
+    sizes = {name: size_of.get(subject.value) for name, subject in subjects.items()}
+    return {name: size for name, size in sizes.items() if size is not None}
 
 
 def _tape_of(losses: Sequence[Value | Symbol]) -> Tape | None:
@@ -190,36 +190,36 @@ def _wrong(flow: Flow, subjects: Mapping[str, Subject], asking: Asking, filled: 
 
     Zeros that it gives in the place of no gradient, for what went into a branch or loop, are none.
     """
-    given = {source.value: source.some for source in asking.sources}
+    has_gradient = {source.value: source.some for source in asking.sources}
     wrong = []
     for name, subject in subjects.items():
-        some = given.get(subject.value)
-        if some is not None and some is not flow[name].arrives and not subject.held:
-            flat = any(FLAT in cut.reason for cut in flow[name].cuts)
-            if not (some and (flat or name in filled)):
+        arrived = has_gradient.get(subject.value)
+        if arrived is not None and arrived is not flow[name].arrives and not subject.held:
+            is_flat = any(FLAT in cut.reason for cut in flow[name].cuts)
+            if not (arrived and (is_flat or name in filled)):
                 wrong.append(name)
     return wrong
 
 
-def _found_by(asking: Asking) -> Value:
+def _as_one_operation(asking: Asking) -> Value:
     """The loss of a call, made of its sources in one operation."""
-    values = [source.value for source in asking.sources if isinstance(source.value, Value)]
-    some = [source.some for source in asking.sources if isinstance(source.value, Value)]
+    eager = [source for source in asking.sources if isinstance(source.value, Value)]
+    values = [source.value for source in eager if isinstance(source.value, Value)]
     event = Event(Kind.CUSTOM, asking.kind, asking.place, tuple(values), (("float32",),))
-    event.passes = [one is not False for one in some]
+    event.passes = [source.some is not False for source in eager]
     return Value(event, 0)
 
 
 def named_sources(asking: Asking) -> dict[str, Any]:
     """The sources of a call by their names, each once."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for source in asking.sources:
         name, n = source.name, 1
-        while name in found and found[name].value != source.value:
+        while name in by_name and by_name[name].value != source.value:
             n += 1
             name = f"{source.name}_{n}"
-        found[name] = source
-    return found
+        by_name[name] = source
+    return by_name
 
 
 def subjects_asked(asking: Asking) -> dict[str, Subject]:
@@ -227,23 +227,23 @@ def subjects_asked(asking: Asking) -> dict[str, Subject]:
     return {key: Subject(source.value, source.held) for key, source in named_sources(asking).items()}
 
 
-def _seen(recorder: Recorder) -> dict[str, Subject]:
+def _subjects_seen(recorder: Recorder) -> dict[str, Subject]:
     """The trainable variables that were read, and the tensors that tapes were told to watch."""
-    found: dict[str, Subject] = {}
-    for known, value in recorder.variables.values():
-        variable = None if known is None else known()
+    subjects: dict[str, Subject] = {}
+    for reference, value in recorder.variables.values():
+        variable = None if reference is None else reference()
         if variable is not None and variable.trainable:
-            found[free_name(found, name_of(variable))] = Subject(value)
+            subjects[free_name(subjects, name_of(variable))] = Subject(value)
     for tensor, value in recorder.watched_tensors():
         if tensor is not None:
-            found[free_name(found, "watched")] = Subject(value)
-    return found
+            subjects[free_name(subjects, "watched")] = Subject(value)
+    return subjects
 
 
-def free_name(found: Mapping[str, object], name: str) -> str:
+def free_name(used: Mapping[str, object], name: str) -> str:
     """A name that is not taken yet."""
     n, free = 1, name
-    while free in found:
+    while free in used:
         n += 1
         free = f"{name}_{n}"
     return free
@@ -255,13 +255,13 @@ def subjects_of(what: str, recorder: Recorder, xs: Asked) -> dict[str, Subject]:
     Raises:
         ArgumentError: it is something else.
     """
-    found: dict[str, Subject] = {}
+    subjects: dict[str, Subject] = {}
     for name, x in named_in(what, xs).items():
         if isinstance(x, tf.Tensor):
-            found[name] = Subject(recorder.place_in_record(x))
+            subjects[name] = Subject(recorder.place_in_record(x))
         else:  # Keras' is trainable or not whatever TensorFlow's variable in it is.
-            found[name] = Subject(recorder.variable(x), not x.trainable)
-    return found
+            subjects[name] = Subject(recorder.variable(x), not x.trainable)
+    return subjects
 
 
 def named_in(what: str, xs: Asked) -> dict[str, Any]:
@@ -270,20 +270,20 @@ def named_in(what: str, xs: Asked) -> dict[str, Any]:
     Raises:
         ArgumentError: there is something else.
     """
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     stack: list[tuple[str, Any]] = [("", xs)]
     while stack:
         prefix, x = stack.pop()
         if keras.is_variable(x):
-            found[free_name(found, prefix or x.path)] = x
+            by_name[free_name(by_name, prefix or x.path)] = x
         elif isinstance(x, tf.Variable) or (hasattr(x, "handle") and hasattr(x, "trainable")):
-            found[free_name(found, prefix or name_of(x))] = x
+            by_name[free_name(by_name, prefix or name_of(x))] = x
         elif isinstance(x, tf.Tensor):
-            found[prefix or free_name(found, "x")] = x
+            by_name[prefix or free_name(by_name, "x")] = x
         else:
             below = _below(what, prefix, x)
             stack.extend(reversed(below))
-    return found
+    return by_name
 
 
 def _below(what: str, prefix: str, x: Any) -> list[tuple[str, Any]]:
@@ -291,13 +291,15 @@ def _below(what: str, prefix: str, x: Any) -> list[tuple[str, Any]]:
     if isinstance(x, Mapping):
         return [(_joined(prefix, str(key)), part) for key, part in x.items()]
     if keras.is_layer(x):
-        return [(_joined(prefix, path), one) for path, one in keras.by_path(keras.parameters_of(x)).items()]
+        return [
+            (_joined(prefix, path), weight) for path, weight in keras.by_path(keras.parameters_of(x)).items()
+        ]
     if isinstance(x, tf.Module):
-        return [(_joined(prefix, name_of(one)), one) for one in x.trainable_variables]
+        return [(_joined(prefix, name_of(variable)), variable) for variable in x.trainable_variables]
     if isinstance(x, Iterable) and not isinstance(x, (str, bytes)):
         parts = list(x)
-        named = all(hasattr(part, "name") for part in parts)
-        return [("" if named else _joined(prefix, str(i)), part) for i, part in enumerate(parts)]
+        are_named = all(hasattr(part, "name") for part in parts)
+        return [("" if are_named else _joined(prefix, str(i)), part) for i, part in enumerate(parts)]
     raise ArgumentError(
         f"{what}: xs are a Keras model or layer, a tf.Module, variables, tensors, or a dict or list of "
         f"these, not {type(x).__name__} {x!r:.60}"
@@ -318,14 +320,14 @@ def losses_in(what: str, loss: Any) -> list[Any]:
     parts = [
         x.values[0] if isinstance(x, tf.distribute.DistributedValues) else x for x in tf.nest.flatten(loss)
     ]
-    found = [x for x in parts if isinstance(x, tf.Tensor)]
-    if not found:
+    tensors = [x for x in parts if isinstance(x, tf.Tensor)]
+    if not tensors:
         raise ArgumentError(
             f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(loss).__name__} "
             f"{loss!r:.60}"
         )
-    floats = [x for x in found if x.dtype.is_floating or x.dtype.is_complex]
-    return floats or found
+    floats = [x for x in tensors if x.dtype.is_floating or x.dtype.is_complex]
+    return floats or tensors
 
 
 @guarded("watch")

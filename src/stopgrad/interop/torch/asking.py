@@ -91,10 +91,10 @@ def explain(
     else:
         again = functools.partial(call, f, *args, **kwargs)
     with Watch() as seen:
-        made = again()
-    losses = list(tensors_in(made))
+        returned = again()
+    losses = list(tensors_in(returned))
     if not losses:
-        raise ArgumentError(f"explain: the function returned {type(made).__name__}, and no tensor in it")
+        raise ArgumentError(f"explain: the function returned {type(returned).__name__}, and no tensor in it")
     xs = arguments_of(f, args, kwargs) if model is None else model
     if model is None and not xs:
         raise ArgumentError(
@@ -178,30 +178,30 @@ def assert_held(
 def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors that require gradients, and modules' parameters, among the arguments of a call, by name."""
     home = getattr(f, "__self__", None)
-    found: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     for part in (f, home):
         if isinstance(part, torch.nn.Module):
-            found |= dict(parameters_of(part))
-    given = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
-    stack = [(name, x) for name, x in reversed(given.items())]
+            tensors |= dict(parameters_of(part))
+    by_name = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
+    stack = [(name, x) for name, x in reversed(by_name.items())]
     while stack:
         name, x = stack.pop()
         if isinstance(x, torch.Tensor):
             if x.requires_grad:
-                found[name] = x
+                tensors[name] = x
         elif isinstance(x, torch.nn.Module):
             for key, p in parameters_of(
                 x
             ):  # Those of Keras have paths already, which may be equal in two models.
-                is_path = keras.is_layer(x) and found.get(key, p) is p
-                found[key if is_path else f"{name}.{key}"] = p
+                is_path = keras.is_layer(x) and tensors.get(key, p) is p
+                tensors[key if is_path else f"{name}.{key}"] = p
         elif keras.is_variable(x):
-            found[x.path if found.get(x.path, x.value) is x.value else f"{name}.{x.path}"] = x.value
+            tensors[x.path if tensors.get(x.path, x.value) is x.value else f"{name}.{x.path}"] = x.value
         elif isinstance(x, dict):
             stack.extend([(f"{name}.{key}", part) for key, part in reversed(x.items())])
         elif isinstance(x, (list, tuple)):
             stack.extend(reversed([(f"{name}.{i}", part) for i, part in enumerate(x)]))
-    return found
+    return tensors
 
 
 def tensors_in(tree: object) -> Iterator[Any]:
@@ -238,16 +238,16 @@ def assert_flows(loss: Loss, xs: Asked, only: Names | None = None) -> None:
         ...     loss = net(torch.ones(2)).sum()
         >>> sgt.assert_flows(loss, net)
     """
-    flow, known = _asked("assert_flows", loss, xs)
+    flow, was_watched = _report("assert_flows", loss, xs)
     keys = list(flow)
     try:
         if only is None:
             flows_or_raise("assert_flows", flow, keys)
         else:
-            wanted = list(chosen("assert_flows", dict.fromkeys(keys), only))
-            only_flows_or_raise("assert_flows", flow, keys, wanted)
+            expected = list(chosen("assert_flows", dict.fromkeys(keys), only))
+            only_flows_or_raise("assert_flows", flow, keys, expected)
     except FlowError as error:
-        raise _told(error, known) from None
+        raise _with_hint(error, was_watched) from None
 
 
 @guarded("assert_blocked")
@@ -270,27 +270,27 @@ def assert_blocked(loss: Loss, xs: Asked, by: Names | None = None) -> None:
         ...     loss = (net(torch.ones(2)) - target(torch.ones(2)).detach()).sum()
         >>> sgt.assert_blocked(loss, target)
     """
-    flow, known = _asked("assert_blocked", loss, xs)
+    flow, was_watched = _report("assert_blocked", loss, xs)
     try:
         blocked_or_raise("assert_blocked", flow, list(flow), by)
     except FlowError as error:
-        raise _told(error, known) from None
+        raise _with_hint(error, was_watched) from None
 
 
-def _told(error: FlowError, known: bool) -> FlowError:
-    return error if known else FlowError(f"{error.message}\n\n{UNSEEN}")
+def _with_hint(error: FlowError, was_watched: bool) -> FlowError:
+    return error if was_watched else FlowError(f"{error.message}\n\n{UNSEEN}")
 
 
-def _asked(what: str, loss: Loss, xs: Asked) -> tuple[Flow, bool]:
+def _report(what: str, loss: Loss, xs: Asked) -> tuple[Flow, bool]:
     """The report, and whether a watch saw how the loss was made."""
     losses = losses_in(what, loss)
     with internals.DisableTorchFunction():
-        recorder, known = _recorder_of(losses)
+        recorder, was_watched = _recorder_of(losses)
         named = named_tensors(what, xs)
         if not named:
             raise ArgumentError(f"{what}: there are no tensors in xs")
-        value_of = recorder.loss if known else recorder.value_of_loss
-        return explained(what, recorder, [value_of(tensor) for tensor in losses], named, None), known
+        value_of = recorder.loss if was_watched else recorder.value_of_loss
+        return explained(what, recorder, [value_of(tensor) for tensor in losses], named, None), was_watched
 
 
 def _recorder_of(losses: list[Any]) -> tuple[Recorder, bool]:

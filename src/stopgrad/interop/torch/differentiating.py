@@ -36,12 +36,12 @@ def differentiated(recorder: Recorder, losses: Sequence[Tensor], tensors: Iterab
     seeds = [torch.ones_like(loss) for loss in roots]
     try:
         with set_aside(xs), _same_random_numbers(), measuring.over(roots):
-            found = torch.autograd.grad(roots, xs, seeds, retain_graph=True, allow_unused=True)
+            gradients = torch.autograd.grad(roots, xs, seeds, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         why = str(error).partition("\n")[0]
         recorder.not_known(f"the gradients could not be computed, and how large they are is not known: {why}")
         return None
-    for x, grad in zip(xs, found, strict=True):
+    for x, grad in zip(xs, gradients, strict=True):
         if grad is not None:
             measuring.at_leaf(x, grad)
     return sizes
@@ -50,13 +50,13 @@ def differentiated(recorder: Recorder, losses: Sequence[Tensor], tensors: Iterab
 @contextmanager
 def set_aside(tensors: Sequence[Tensor]) -> Iterator[None]:
     """A context in which tensors have no ``grad``, to which a function's own backward might add."""
-    kept = [x.grad for x in tensors]
+    grads = [x.grad for x in tensors]
     try:
         for x in tensors:
             x.grad = None
         yield
     finally:
-        for x, grad in zip(tensors, kept, strict=True):
+        for x, grad in zip(tensors, grads, strict=True):
             x.grad = grad
 
 

@@ -95,12 +95,12 @@ class Followed(internals.DispatchMode):
         self.ran = 0
         self._until = until
         self._shadows: dict[int, tuple[Any, int, Tensor]] = {}
-        self._taken: dict[int, Forward] = {}
+        self._forwards: dict[int, Forward] = {}
         self._forward_events: dict[Any, int] = {}
         self._chosen: dict[int, tuple[weakref.ref[Tensor], RawLocation]] = {}
         self._names: dict[int, tuple[Tensor, str, str]] = {}
 
-    def held(self, tensor: Tensor, source: str, name: str) -> None:
+    def introduce(self, tensor: Tensor, source: str, name: str) -> None:
         """A tensor is given, by its name, and may hold NaNs and infinities itself."""
         self._names[id(tensor)] = tensor, source, name
 
@@ -117,15 +117,15 @@ class Followed(internals.DispatchMode):
         view = self._shadow(tensor)
         if view is None:
             return self._first_met(tensor)
-        found = view.cpu().numpy()
-        return found if found.any() else None
+        marks = view.cpu().numpy()
+        return marks if marks.any() else None
 
     def _shadow(self, tensor: Tensor) -> Tensor | None:
         """The marks beside a tensor's memory."""
-        known = self._shadows.get(_memory_of(tensor))
-        if known is None or known[1] != tensor.element_size():
+        shadow = self._shadows.get(_memory_of(tensor))
+        if shadow is None or shadow[1] != tensor.element_size():
             return None
-        return known[2].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+        return shadow[2].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
     def _note(self, tensor: Tensor, marks: Array | None) -> None:
         """Write a tensor's marks beside its memory."""
@@ -148,8 +148,8 @@ class Followed(internals.DispatchMode):
         _, source, name = self._names.get(id(tensor), (None, "constant", "a tensor made before"))
         values = numbers(tensor)
 
-        def new(kind: str, some: Array, parent: int) -> Made:
-            index, count = first_index(some), int(some.sum())
+        def new(kind: str, mask: Array, parent: int) -> Made:
+            index, count = first_index(mask), int(mask.sum())
             return Made((source, name), name, kind, index, count, None, source=source, result=values)
 
         nothing = np.zeros((), np.int32)
@@ -167,14 +167,14 @@ class Followed(internals.DispatchMode):
         node = internals.current_node()
         try:
             place = self._place(sys._getframe(1))
-            found = [(x, self.marks(x)) for x in inputs]
+            marked = [(x, self.marks(x)) for x in inputs]
             before = [x.detach().clone() for x in inputs] if func._schema.is_mutable else inputs
             self._take(name, inputs, place, node)
         except Exception:  # What cannot be looked at is not followed; the program goes on.
             return func(*args, **kwargs)
         result = func(*args, **kwargs)
         try:
-            self._look(func, name, (args, kwargs), (inputs, before, found), result, place, node)
+            self._look(func, name, (args, kwargs), (inputs, before, marked), result, place, node)
         except Exception:
             return result
         return result
@@ -182,22 +182,22 @@ class Followed(internals.DispatchMode):
     def _take(self, name: str, inputs: Sequence[Tensor], place: RawLocation | None, node: Any) -> None:
         """Note by its node's number what an operation took that is going to be differentiated."""
         number = internals.next_node() - 1
-        if node is None and number not in self._taken:
-            kept = [numbers(x) for x in inputs if _is_plain(x)] if name in KINDS else []
-            self._taken[number] = Forward((place, name), called_as(name), place, kept)
+        if node is None and number not in self._forwards:
+            arrays = [numbers(x) for x in inputs if _is_plain(x)] if name in KINDS else []
+            self._forwards[number] = Forward((place, name), called_as(name), place, arrays)
 
     def _look(
         self,
         func: Any,
         name: str,
-        given: Any,
+        arguments: Any,
         operands: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Array | None]]],
         result: Any,
         place: RawLocation | None,
         node: Any,
     ) -> None:
         """Look at what an operation made."""
-        inputs, before, found = operands
+        inputs, before, marked = operands
         if node is not None and name in _CHOOSING:
             self._chooses(result, node)
         memories = {_memory_of(x) for x in inputs if _is_plain(x)}
@@ -210,30 +210,30 @@ class Followed(internals.DispatchMode):
                 self._note(y, None)
                 continue
             values = numbers(y)
-            nans, infs = self._into(func, name, given, before, found, values)
-            maker = self._maker(name, given, before, inputs, values, place, node)
+            nans, infs = self._into(func, name, arguments, before, marked, values)
+            maker = self._maker(name, arguments, before, inputs, values, place, node)
             self._note(y, self.events.settled(values, nans, infs, maker))
 
     def _into(
         self,
         func: Any,
         name: str,
-        given: Any,
+        arguments: Any,
         before: Sequence[Tensor],
-        found: Sequence[tuple[Tensor, Array | None]],
+        marked: Sequence[tuple[Tensor, Array | None]],
         values: Array,
     ) -> tuple[Array, Array]:
         """The marks of the NaNs and of the infinities that go into the elements of a result."""
         nothing = np.zeros((), np.int32)
         parts = [
             (nothing, nothing) if marks is None else apart(numbers(x), marks)
-            for x, (_, marks) in zip(before, found, strict=True)
+            for x, (_, marks) in zip(before, marked, strict=True)
         ]
-        if all(marks is None for _, marks in found):
+        if all(marks is None for _, marks in marked):
             return nothing, nothing
         if name in _MOVING:
             try:
-                moved = [_moved(func, given, [p[i] for p in parts], values.shape) for i in (0, 1)]
+                moved = [_moved(func, arguments, [p[i] for p in parts], values.shape) for i in (0, 1)]
                 return moved[0], moved[1]
             except Exception:  # noqa: S110 - integers do not go with its other operands: it counts as a whole.
                 pass
@@ -244,11 +244,11 @@ class Followed(internals.DispatchMode):
                     return both
             except ValueError:
                 pass
-        every = np.unique(np.concatenate([np.ravel(m) for p in parts for m in p]))
-        for _, marks in found:
+        all_marks = np.unique(np.concatenate([np.ravel(m) for p in parts for m in p]))
+        for _, marks in marked:
             if marks is not None:
-                self.events.together(marks, every)
-        axes = _axes(name, given, parts[0][0].ndim)
+                self.events.together(marks, all_marks)
+        axes = _axes(name, arguments, parts[0][0].ndim)
         if axes is not None:
             of_nans, of_infs = [least(m, axes).reshape(values.shape) for m in parts[0]]
             return of_nans, of_infs
@@ -257,40 +257,40 @@ class Followed(internals.DispatchMode):
     def _maker(
         self,
         name: str,
-        given: Any,
+        arguments: Any,
         before: Sequence[Tensor],
         inputs: Sequence[Tensor],
         result: Array,
         place: RawLocation | None,
         node: Any,
     ) -> Any:
-        number = _number_in(given)
+        number = _number_in(arguments)
         source = "constant" if number is not None else None
         forward = None if node is None else self._differentiated(node)
         key = place, name
 
-        def new(kind: str, some: Array, parent: int) -> Made:
-            kept = len(self.events.made) < MOST and source is None
-            again = None if node is None else self._forward_events.get((key, kind))
-            made = Made(
+        def new(kind: str, mask: Array, parent: int) -> Made:
+            is_kept = len(self.events.made) < MOST and source is None
+            earlier = None if node is None else self._forward_events.get((key, kind))
+            event = Made(
                 key if forward is None or place is not None else (forward.key, name),
                 called_as(name) if source is None else str(number),
                 kind,
-                first_index(some),
-                int(some.sum()),
+                first_index(mask),
+                int(mask.sum()),
                 place if place is not None or forward is None else forward.place,
                 parent,
                 [self.name_of(x) for x in inputs],
-                [numbers(x) for x in before if _is_plain(x)] if kept else (),
+                [numbers(x) for x in before if _is_plain(x)] if is_kept else (),
                 result,
                 source=source,
-                gradient=node is not None and again is None,
-                forward=None if again is not None else forward,
+                gradient=node is not None and earlier is None,
+                forward=None if earlier is not None else forward,
                 more=self._choice(inputs),
             )
             if node is None:
                 self._forward_events.setdefault((key, kind), len(self.events.made) + 1)
-            return made
+            return event
 
         return new
 
@@ -303,18 +303,18 @@ class Followed(internals.DispatchMode):
     def _choice(self, inputs: Sequence[Tensor]) -> RawLocation | None:
         """The line of the ``where`` from which one of these comes."""
         for x in inputs:
-            made, place = self._chosen.get(id(x), (None, None))
-            if made is not None and made() is x:
+            ref, place = self._chosen.get(id(x), (None, None))
+            if ref is not None and ref() is x:
                 return place
         return None
 
     def _differentiated(self, node: Any) -> Forward | None:
         """What a node differentiates."""
-        known = self._taken.get(internals.number_of(node))
+        forward = self._forwards.get(internals.number_of(node))
         if is_user_made(node):
             name = kind_of_node(node).removesuffix("Backward")
             return Forward((FUNCTION, name), name, None)
-        return known
+        return forward
 
     def _place(self, frame: FrameType | None) -> RawLocation | None:
         """The first line of the user's, or of a library, that led here; None in autograd's own backward."""
@@ -354,8 +354,8 @@ def _memory_of(x: Tensor) -> int:
 
 def _name(func: Any) -> str:
     """The name of an ATen operation, without its overload."""
-    found: str = func._schema.name.rpartition("::")[2]
-    return found
+    name: str = func._schema.name.rpartition("::")[2]
+    return name
 
 
 def called_as(name: str) -> str:
@@ -370,39 +370,39 @@ def called_as(name: str) -> str:
     return f"torch.{plain}" if hasattr(torch, plain) else f"torch.ops.aten.{name}"
 
 
-def _moved(func: Any, given: Any, marks: Sequence[Array], shape: tuple[int, ...]) -> Array:
+def _moved(func: Any, arguments: Any, marks: Sequence[Array], shape: tuple[int, ...]) -> Array:
     """Marks moved as an operation moves the elements of its operands."""
     rest: Iterator[Array] = iter(marks)
 
     def replaced(x: Any) -> Any:
         if isinstance(x, torch.Tensor):
-            own = next(rest)
+            mark = next(rest)
             if not (x.is_floating_point() or x.is_complex()):
                 return x
             return torch.from_numpy(
-                np.ascontiguousarray(np.broadcast_to(own, tuple(x.shape)), np.int32)
+                np.ascontiguousarray(np.broadcast_to(mark, tuple(x.shape)), np.int32)
             ).clone()
         return 0 if isinstance(x, (float, complex)) else x
 
-    args, kwargs = map_leaves(replaced, given)
-    made = func(*args, **{key: x for key, x in kwargs.items() if key != "dtype"})
-    return np.asarray(made.numpy()).reshape(shape)
+    args, kwargs = map_leaves(replaced, arguments)
+    moved = func(*args, **{key: x for key, x in kwargs.items() if key != "dtype"})
+    return np.asarray(moved.numpy()).reshape(shape)
 
 
-def _axes(name: str, given: Any, count: int) -> tuple[int, ...] | None:
+def _axes(name: str, arguments: Any, count: int) -> tuple[int, ...] | None:
     """The axes along which an operation reduces; None if it is another."""
     if name not in _REDUCING:
         return None
-    args, kwargs = given
+    args, kwargs = arguments
     dims = args[1] if len(args) > 1 else kwargs.get("dim")
     if dims is None or dims == []:
         return tuple(range(count))
     return tuple([d % count for d in ([dims] if isinstance(dims, int) else dims)]) if count else ()
 
 
-def _number_in(given: Any) -> Any:
+def _number_in(arguments: Any) -> Any:
     """The number that is infinite or NaN among what an operation is given itself; None for none."""
-    for x in flatten(given)[0]:
+    for x in flatten(arguments)[0]:
         if isinstance(x, (float, complex)) and not math.isfinite(abs(x)):
             return x
     return None

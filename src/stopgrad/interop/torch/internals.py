@@ -55,8 +55,8 @@ def _need(path: str, purpose: str, default: Any, without: str = "", since: str =
 def not_known() -> list[str]:
     """What no report can know with this release of PyTorch, in a sentence each."""
     release = f"PyTorch {torch.__version__}"
-    told = dict.fromkeys([need.without for need in MISSING.values() if need.without])
-    return [f"{release} does not tell {without}" for without in told]
+    lacking = dict.fromkeys([need.without for need in MISSING.values() if need.without])
+    return [f"{release} does not tell {without}" for without in lacking]
 
 
 def _has(path: str, purpose: str, without: str = "", since: str = "2.9") -> bool:
@@ -290,20 +290,20 @@ _saved_hook: Callable[[Any], Any] = (
 
 def saved_by(node: Any) -> list[SavedBy]:
     """The tensors that a node saved, without those that hooks (the user's, or a checkpoint's) have packed."""
-    found = []
+    saved = []
     for attribute in dir(node):
         if attribute.startswith(_SAVED):
             name = attribute.removeprefix(_SAVED)
-            taken = "saved_tensors" if name == "tensors" else f"_saved_{name}"
+            accessor = "saved_tensors" if name == "tensors" else f"_saved_{name}"
             try:
                 raw = getattr(node, attribute)
                 several = raw if isinstance(raw, tuple) else (raw,)
-                if all(one is None or _saved_hook(one) is None for one in several):
-                    error = _refused(node, taken)
-                    found += [SavedBy(name, _saved_data(one), error) for one in several if one is not None]
+                if all(part is None or _saved_hook(part) is None for part in several):
+                    error = _refused(node, accessor)
+                    saved += [SavedBy(name, _saved_data(part), error) for part in several if part is not None]
             except RuntimeError as error:  # A user's function, and lists, tell at once that they were freed.
-                found.append(SavedBy(name, None, str(error)))
-    return found
+                saved.append(SavedBy(name, None, str(error)))
+    return saved
 
 
 def _refused(node: Any, attribute: str) -> str:
@@ -437,5 +437,5 @@ def parts_and_wholes(module: Any) -> list[tuple[Any, Any]]:
     """The parameters of which ``fully_shard`` keeps parts in a module, with those that it computes with."""
     state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
     groups = getattr(state, "_fsdp_param_groups", ())
-    parameters = [one for group in groups for one in group.fsdp_params]
+    parameters = [parameter for group in groups for parameter in group.fsdp_params]
     return [(x.sharded_param, x._unsharded_param) for x in parameters if hasattr(x, "_unsharded_param")]

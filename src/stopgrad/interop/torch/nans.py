@@ -97,15 +97,17 @@ def _traced(
     asked = dict(arguments_of(f, args, kwargs) if model is None else named_tensors("trace_nan", model))
     for name, x in zip(argument_names(f, len(args)), args, strict=True):
         if isinstance(x, torch.Tensor):
-            following.held(x, "argument", name)
+            following.introduce(x, "argument", name)
     for name, tensor in asked.items():
-        following.held(tensor, "parameter" if isinstance(tensor, torch.nn.Parameter) else "argument", name)
+        following.introduce(
+            tensor, "parameter" if isinstance(tensor, torch.nn.Parameter) else "argument", name
+        )
     with Watch() as seen, following:
-        made = call(f, *args, **kwargs)
+        returned = call(f, *args, **kwargs)
     if model is None and not asked:  # It uses tensors that it has otherwise.
         asked = seen._recorder.seen()
     xs = {name: x for name, x in chosen("trace_nan", asked, only).items() if x.requires_grad}
-    losses = list(tensors_in(made))
+    losses = list(tensors_in(returned))
     roots = [y for y in losses if y.requires_grad and node_of(y) is not None]
     grads: list[Any] = [None] * len(xs)
     if gradient and roots and xs:
@@ -114,7 +116,9 @@ def _traced(
     elif gradient and not losses:  # The function has called backward() itself.
         grads = [x.grad for x in xs.values()]
     if not losses and all(g is None for g in grads):
-        raise ArgumentError(f"trace_nan: the function returned {type(made).__name__}, and no tensor in it")
+        raise ArgumentError(
+            f"trace_nan: the function returned {type(returned).__name__}, and no tensor in it"
+        )
     single = len(losses) == 1
     results = [
         Result("the result" if single else f"result {i}", following.marks(y), False)
@@ -155,17 +159,17 @@ _DIVIDE = frozenset(["sqrt", "log", "log2", "log10", "log1p", "div", "acos", "as
 """Operations whose derivatives divide what arrives."""
 
 
-def _cure(one: Made) -> tuple[str, str] | None:
-    if one.source is not None:
+def _cure(event: Made) -> tuple[str, str] | None:
+    if event.source is not None:
         return None
-    if one.forward is not None and one.forward.key[0] == FUNCTION:  # Its backward is the user's own.
-        one = replace(one, forward=None)
-    key = one.key if one.forward is None else one.forward.key
+    if event.forward is not None and event.forward.key[0] == FUNCTION:  # Its backward is the user's own.
+        event = replace(event, forward=None)
+    key = event.key if event.forward is None else event.forward.key
     kind = str(key[-1])
     kind = _KINDS.get(kind, kind).removesuffix("_")
-    divides = kind in _DIVIDE and one.call.endswith(".div")
-    if one.forward is not None and kind not in ("eigh", "svd", "eig") and meets_zero(one, divides):
-        if one.more is not None:
-            return "branch not taken", choice_says(kind, f" ({in_short(decode(one.more))})", WORDS)
+    divides = kind in _DIVIDE and event.call.endswith(".div")
+    if event.forward is not None and kind not in ("eigh", "svd", "eig") and meets_zero(event, divides):
+        if event.more is not None:
+            return "branch not taken", choice_says(kind, f" ({in_short(decode(event.more))})", WORDS)
         return "0 times an infinity", UNUSED.format_map(WORDS)
-    return cure_of(one, kind, WORDS)
+    return cure_of(event, kind, WORDS)

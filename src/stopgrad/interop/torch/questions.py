@@ -32,18 +32,18 @@ def named_tensors(what: str, xs: Asked) -> dict[str, Tensor]:
     Raises:
         ArgumentError: it is something else.
     """
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     stack: list[tuple[str, Any]] = [("", xs)]
     while stack:
         prefix, x = stack.pop()
         below = _below(what, x)
         if below is None and isinstance(x, torch.Tensor):
-            found[prefix or "x"] = x
+            tensors[prefix or "x"] = x
         elif below is None:
-            found[x.path if found.get(x.path, x.value) is x.value else f"{prefix}.{x.path}"] = x.value
+            tensors[x.path if tensors.get(x.path, x.value) is x.value else f"{prefix}.{x.path}"] = x.value
         else:
             stack.extend([(f"{prefix}.{name}" if prefix else name, part) for name, part in reversed(below)])
-    return found
+    return tensors
 
 
 def holds_optimizer(xs: object) -> bool:
@@ -88,11 +88,11 @@ def _below(what: str, x: object) -> list[tuple[str, Any]] | None:
 
 
 def _of_optimizer(optimizer: torch.optim.Optimizer) -> list[tuple[str, Tensor]]:
-    found = []
+    named = []
     for g, group in enumerate(optimizer.param_groups):
         names = group.get("param_names") or [f"group{g}.{i}" for i in range(len(group["params"]))]
-        found += list(zip(names, group["params"], strict=True))
-    return found
+        named += list(zip(names, group["params"], strict=True))
+    return named
 
 
 def chosen(what: str, tensors: dict[str, T], only: Names | None) -> dict[str, T]:
@@ -116,12 +116,12 @@ def losses_in(what: str, loss: Loss) -> list[Tensor]:
     Raises:
         ArgumentError: there are none, or something is no tensor.
     """
-    found: list[Tensor] = []
+    losses: list[Tensor] = []
     stack = [loss]
     while stack:
         x = stack.pop()
         if isinstance(x, torch.Tensor):
-            found.append(x)
+            losses.append(x)
         elif isinstance(x, dict):
             stack.extend(reversed(x.values()))
         elif isinstance(x, (list, tuple)):
@@ -131,6 +131,6 @@ def losses_in(what: str, loss: Loss) -> list[Tensor]:
                 f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(x).__name__} "
                 f"{x!r:.60}; give the tensor that .backward() is called on, not its .item()"
             )
-    if not found:
+    if not losses:
         raise ArgumentError(f"{what}: there is no loss in an empty {type(loss).__name__}")
-    return found
+    return losses

@@ -94,17 +94,17 @@ class Training:
         ]
         parameters: dict[str, Tensor] = {}
         keys: dict[int, str] = {}
-        found = []
+        groups = []
         for name, named, wholly in parts:
-            held: dict[str, None] = {}
+            members: dict[str, None] = {}
             for key, tensor in named:
                 if tensor.requires_grad:
-                    known = keys.setdefault(id(tensor), key)
-                    parameters.setdefault(known, tensor)
-                    held.setdefault(known)
-            if held:
-                found.append(Group(name, tuple(held), wholly))
-        return parameters, found
+                    first_key = keys.setdefault(id(tensor), key)
+                    parameters.setdefault(first_key, tensor)
+                    members.setdefault(first_key)
+            if members:
+                groups.append(Group(name, tuple(members), wholly))
+        return parameters, groups
 
     def named(self, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
         """The parameters of an optimizer, by their names in the modules that were called."""
@@ -209,5 +209,5 @@ def _variable(thing: object, frame: FrameType | None) -> str:
 
 def report_on(loss: Loss, xs: Asked) -> tuple[Any, str]:
     """The report on a loss by the watch that saw it made; and a note on it if no watch did."""
-    flow, known = asking._asked("explain", loss, xs)
-    return flow, "" if known else asking.UNSEEN
+    flow, was_watched = asking._report("explain", loss, xs)
+    return flow, "" if was_watched else asking.UNSEEN

@@ -37,9 +37,9 @@ def steps_of(
         ArgumentError: it is no optimizer, or an update fails.
     """
     is_optimizer(what, optimizer)
-    held = [p for group in optimizer.param_groups for p in group["params"]]
-    found = gradients_of(losses, list({id(p): p for p in (*xs.values(), *held)}.values()))
-    return steps_from(what, optimizer, found, again, xs)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    gradients = gradients_of(losses, list({id(p): p for p in (*xs.values(), *parameters)}.values()))
+    return steps_from(what, optimizer, gradients, again, xs)
 
 
 def is_optimizer(what: str, optimizer: Any) -> None:
@@ -53,14 +53,14 @@ def is_optimizer(what: str, optimizer: Any) -> None:
 
 def needs_closure(optimizer: Any) -> bool:
     """Whether an optimizer computes the loss anew in each step."""
-    asked = inspect.signature(optimizer.step).parameters.get("closure")
-    return asked is not None and asked.default is inspect.Parameter.empty
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def steps_from(
     what: str,
     optimizer: Any,
-    found: Mapping[int, Tensor | None],
+    gradients: Mapping[int, Tensor | None],
     again: Losses | None,
     xs: Mapping[str, Tensor],
 ) -> dict[str, Step]:
@@ -68,38 +68,38 @@ def steps_from(
 
     Args:
         what, optimizer, xs: as of that.
-        found: the gradients, by the identities of these tensors and of all that the optimizer has.
+        gradients: those, by the identities of these tensors and of all that the optimizer has.
         again: as of that; None for optimizers that do not ask for it.
     """
     leaves = {name: x for name, x in xs.items() if x.is_leaf and (x.is_floating_point() or x.is_complex())}
-    held = [p for group in optimizer.param_groups for p in group["params"]]
-    everything = list({id(p): p for p in (*leaves.values(), *held)}.values())
-    gradients = {name: found[id(x)] for name, x in leaves.items() if found[id(x)] is not None}
-    ids = {id(p) for p in held}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    everything = list({id(p): p for p in (*leaves.values(), *parameters)}.values())
+    named_gradients = {name: gradients[id(x)] for name, x in leaves.items() if gradients[id(x)] is not None}
+    ids = {id(p) for p in parameters}
     why = {name: "the optimizer does not have it" for name, x in leaves.items() if id(x) not in ids}
-    comparing = Comparing(_numbers(leaves), _numbers(gradients), why)
+    comparing = Comparing(_numbers(leaves), _numbers(named_gradients), why)
     try:
         with unseen(), _same_draws():
-            update = _Updates(optimizer, everything, found, again)
+            update = _Updates(optimizer, everything, gradients, again)
             while not comparing.is_settled:
                 update.step()
                 comparing.take(_numbers({name: update.copies[id(x)] for name, x in leaves.items()}))
     except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:400]
-        raise ArgumentError(f"{what}: an update of the optimizer failed on copies ({told})") from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        raise ArgumentError(f"{what}: an update of the optimizer failed on copies ({reason})") from error
     return comparing.found()
 
 
 def gradients_of(losses: Sequence[Tensor], tensors: Sequence[Tensor]) -> dict[int, Tensor | None]:
     """The gradients by the tensors' identities; None where none arrives."""
-    asked = [x for x in tensors if x.requires_grad]
+    inputs = [x for x in tensors if x.requires_grad]
     roots = [y for y in losses if y.requires_grad]
-    found: dict[int, Tensor | None] = {id(x): None for x in tensors}
-    if asked and roots:
+    gradients: dict[int, Tensor | None] = {id(x): None for x in tensors}
+    if inputs and roots:
         ones = [torch.ones_like(y) for y in roots]
-        made = torch.autograd.grad(roots, asked, ones, retain_graph=True, allow_unused=True)
-        found |= {id(x): g for x, g in zip(asked, made, strict=True)}
-    return found
+        grads = torch.autograd.grad(roots, inputs, ones, retain_graph=True, allow_unused=True)
+        gradients |= {id(x): g for x, g in zip(inputs, grads, strict=True)}
+    return gradients
 
 
 def _is_zero(x: Tensor | None) -> bool:
@@ -112,13 +112,13 @@ def _dense(x: Tensor) -> Tensor:
 
 def _numbers(tensors: Mapping[str, Tensor | None]) -> dict[str, Any]:
     """The values as NumPy's arrays."""
-    found = {}
+    arrays = {}
     for name, x in tensors.items():
         if x is not None and not x.is_meta:
             value = _dense(x.detach()).cpu()
             wide = value if value.is_complex() else value.to(torch.float64)
-            found[name] = wide.resolve_conj().resolve_neg().numpy().copy()
-    return found
+            arrays[name] = wide.resolve_conj().resolve_neg().numpy().copy()
+    return arrays
 
 
 @contextlib.contextmanager
@@ -144,12 +144,12 @@ class _Updates:
         memo: dict[int, Any] = {}
         self.copies = {}
         for x in tensors:
-            made = x.detach().clone().requires_grad_(x.requires_grad)
-            self.copies[id(x)] = memo[id(x)] = made
+            copied = x.detach().clone().requires_grad_(x.requires_grad)
+            self.copies[id(x)] = memo[id(x)] = copied
             g = gradients[id(x)]
             # A gradient of zeros that is there stays there if none arrives: zero_grad(set_to_none=False).
-            kept = x.grad.clone() if g is None and _is_zero(x.grad) and x.grad is not None else g
-            made.grad = None if kept is None else kept.detach().clone()
+            grad = x.grad.clone() if g is None and _is_zero(x.grad) and x.grad is not None else g
+            copied.grad = None if grad is None else grad.detach().clone()
         self._optimizer = copy.deepcopy(optimizer, memo)
         for name, value in vars(optimizer).items():  # What pickling leaves out, as LBFGS' list of parameters.
             if name not in vars(self._optimizer):
@@ -158,29 +158,29 @@ class _Updates:
 
     def step(self) -> None:
         """Do an update."""
-        kept = {key: None if x.grad is None else x.grad.clone() for key, x in self.copies.items()}
+        grads = {key: None if x.grad is None else x.grad.clone() for key, x in self.copies.items()}
         if self._needs_closure:
             self._optimizer.step(self._closure)
         else:
             self._optimizer.step()
         for key, x in self.copies.items():
-            x.grad = kept[key]
+            x.grad = grads[key]
 
     def _closure(self) -> Any:
         """The loss at the copies, and its gradients in them."""
-        with torch.enable_grad(), _given(self._tensors, self.copies):
+        with torch.enable_grad(), _with_values_of(self._tensors, self.copies):
             assert self._again is not None
             losses = self._again()
-            found = gradients_of(losses, self._tensors)
+            gradients = gradients_of(losses, self._tensors)
         for x in self._tensors:
-            g = found[id(x)]
+            g = gradients[id(x)]
             if g is not None:
                 self.copies[id(x)].grad = g.detach().clone()
         return sum(y.detach().sum() for y in losses)
 
 
 @contextlib.contextmanager
-def _given(tensors: Sequence[Tensor], copies: Mapping[int, Tensor]) -> Iterator[None]:
+def _with_values_of(tensors: Sequence[Tensor], copies: Mapping[int, Tensor]) -> Iterator[None]:
     """In here, tensors have the values of their copies; their storage is not written into."""
     before = [x.data for x in tensors]
     try:
@@ -193,7 +193,7 @@ def _given(tensors: Sequence[Tensor], copies: Mapping[int, Tensor]) -> Iterator[
 
 
 def keras_steps(
-    what: str, optimizer: Any, xs: Any, asked: Mapping[str, Tensor], found: Mapping[int, Tensor | None]
+    what: str, optimizer: Any, xs: Any, asked: Mapping[str, Tensor], gradients: Mapping[int, Tensor | None]
 ) -> dict[str, Step]:
     """What updates of a Keras optimizer do.
 
@@ -202,7 +202,7 @@ def keras_steps(
         optimizer: of Keras, or a compiled model.
         xs: what was asked about: a model, or a mapping with models.
         asked: its tensors by name.
-        found: the gradients of these, by their identities.
+        gradients: those of these, by their identities.
     """
     parts = list(xs.values()) if isinstance(xs, Mapping) else [xs]
     layers = [x for x in [*parts, optimizer] if keras.is_layer(x)]
@@ -210,4 +210,6 @@ def keras_steps(
     every = [*own.variables, *[v for layer in layers for v in layer.variables]]
     by_value = {id(v.value): v for v in every}
     variables = {name: by_value[id(x)] for name, x in asked.items() if id(x) in by_value}
-    return keras_updates.steps_of(what, own, variables, {name: found[id(asked[name])] for name in variables})
+    return keras_updates.steps_of(
+        what, own, variables, {name: gradients[id(asked[name])] for name in variables}
+    )

@@ -32,7 +32,7 @@ from stopgrad.interop.torch.questions import (
 )
 from stopgrad.interop.torch.recording import switches
 from stopgrad.interop.torch.recording.graphs import report_of
-from stopgrad.interop.torch.recording.record import Backward, Value, found_by
+from stopgrad.interop.torch.recording.record import Backward, Value, transformed_loss
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.recording.sharded import whole_parameters
 
@@ -73,10 +73,10 @@ class BackwardCall:
 
     def magnitudes(self, xs: Mapping[str, Tensor]) -> dict[str, Magnitude]:
         """How large the gradients are that arrived at leaves, by their names, as far as it was measured."""
-        of = self._call.sizes.of
+        by_leaf = self._call.sizes.of
         with internals.DisableTorchFunction():
             values = {name: self._recorder.target(tensor).value for name, tensor in xs.items()}
-        return {name: of[value].magnitude() for name, value in values.items() if value in of}
+        return {name: by_leaf[value].magnitude() for name, value in values.items() if value in by_leaf}
 
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"
@@ -169,17 +169,19 @@ def explained(
     whole = whole_parameters([*recorder.modules, *modules_in(xs)])
     asked = {name: whole.get(id(tensor), tensor) for name, tensor in chosen(what, tensors, only).items()}
     targets = {name: recorder.target(tensor) for name, tensor in asked.items()}
-    departures, optimized = recorder.departures.known(), holds_optimizer(xs)
-    given = {} if call is None else dict(call.given)
-    targets = {name: x._replace(argument=x.value in given) for name, x in targets.items()}
+    departures, optimized = recorder.departures.remembered(), holds_optimizer(xs)
+    arguments = {} if call is None else dict(call.arguments)
+    targets = {name: x._replace(argument=x.value in arguments) for name, x in targets.items()}
     sizes = recorder.sizes(losses) if call is None else call.sizes
     if sizes is None and differentiate:
         sizes = differentiated(recorder, differentiate, asked.values())
     flow = without_gc(report_of, losses, targets, departures, optimized, recorder.lost, sizes)
-    if call is None or all(flow[key].arrives is given[x.value] for key, x in targets.items() if x.argument):
+    if call is None or all(
+        flow[key].arrives is arguments[x.value] for key, x in targets.items() if x.argument
+    ):
         return flow
     # Of functions of torch.func, less is recorded than their own autograd knows.
-    return without_gc(report_of, [found_by(call)], targets, (), optimized, recorder.lost)
+    return without_gc(report_of, [transformed_loss(call)], targets, (), optimized, recorder.lost)
 
 
 @guarded("watch")

@@ -99,18 +99,18 @@ def _saturated(xp: Namespace, x: NumpyArray, limits: np.iinfo[Any]) -> Any:
     low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
     if x.size and x.min() >= low and x.max() < beyond:
         return x.astype(limits.dtype)
-    found = xp.where((x >= low) & (x < beyond), x, 0).astype(limits.dtype)
-    found = xp.where(x < low, limits.dtype.type(limits.min), found)
-    return xp.where(x >= beyond, limits.dtype.type(limits.max), found)
+    converted = xp.where((x >= low) & (x < beyond), x, 0).astype(limits.dtype)
+    converted = xp.where(x < low, limits.dtype.type(limits.min), converted)
+    return xp.where(x >= beyond, limits.dtype.type(limits.max), converted)
 
 
 @d.builds(Cast, by_type=True)
 def cast(x: ArrayLike, dtype: DTypeLike, name: str | None = None) -> Tensor:
-    wanted = d.dtype_of(dtype)
+    target = d.dtype_of(dtype)
     return (
         x
-        if hasattr(x, "dtype") and d.type_of(x).dtype is wanted and name is None
-        else d.apply(Cast, (x,), (wanted,), name)
+        if hasattr(x, "dtype") and d.type_of(x).dtype is target and name is None
+        else d.apply(Cast, (x,), (target,), name)
     )
 
 

@@ -124,10 +124,10 @@ def polyval(coeffs: Sequence[ArrayLike], x: ArrayLike, name: str | None = None) 
     """
     if not isinstance(coeffs, (list, tuple)):
         raise ArgumentError("takes a list of coefficients, that of the highest power first")
-    found = zeros_like(x)
+    value = zeros_like(x)
     for i, c in enumerate(coeffs):
-        found = add(multiply(found, x), c, name if i == len(coeffs) - 1 else None)
-    return found
+        value = add(multiply(value, x), c, name if i == len(coeffs) - 1 else None)
+    return value
 
 
 @d.guarded("is_non_decreasing")
@@ -226,16 +226,16 @@ def saturate_cast(value: ArrayLike, dtype: DTypeLike, name: str | None = None) -
         >>> sg.saturate_cast(np.array([300, -5, 7]), sg.uint8)
         array([255,   0,   7], dtype=uint8)
     """
-    wanted, given = d.dtype_of(dtype), d.type_of(value).dtype
-    if not (wanted.is_integer or wanted.is_floating):
-        raise DTypeError(f"takes a dtype of real numbers, not {wanted}")
+    target, source = d.dtype_of(dtype), d.type_of(value).dtype
+    if not (target.is_integer or target.is_floating):
+        raise DTypeError(f"takes a dtype of real numbers, not {target}")
     d.check_dtype(d.type_of(value), d.is_real, "real numbers")
-    if given.is_integer and wanted.is_integer:
-        low, high = (np.iinfo(d.numpy) for d in (given, wanted))
+    if source.is_integer and target.is_integer:
+        low, high = (np.iinfo(d.numpy) for d in (source, target))
         least, greatest = max(low.min, high.min), min(low.max, high.max)
-        value = minimum(maximum(value, np.asarray(least, given.numpy)), np.asarray(greatest, given.numpy))
-    elif wanted.is_floating and wanted.itemsize < given.itemsize:
-        value, given = (cast(value, d.float32), d.float32) if given.is_integer else (value, given)
-        limit = np.asarray(float(_LIMITS(wanted.numpy).max), given.numpy)
+        value = minimum(maximum(value, np.asarray(least, source.numpy)), np.asarray(greatest, source.numpy))
+    elif target.is_floating and target.itemsize < source.itemsize:
+        value, source = (cast(value, d.float32), d.float32) if source.is_integer else (value, source)
+        limit = np.asarray(float(_LIMITS(target.numpy).max), source.numpy)
         value = minimum(maximum(value, -limit), limit)
-    return cast(value, wanted, name)
+    return cast(value, target, name)

@@ -75,10 +75,10 @@ def _next_by_bits(xp: Namespace, x: Array, y: Array) -> Any:
     i, j = (xp.lax.bitcast_convert_type(v, bits) for v in (x, y))
     here, there = (xp.where(k < 0, least - k, k) for k in (i, j))
     step = xp.where(there > here, 1, xp.where(there < here, -1, 0)).astype(bits)
-    found = here + step
-    found = xp.where((found < 0) | ((found == 0) & (i < 0)), least - found, found)
-    found = xp.where(here == there, j, found)
-    return xp.where(xp.isnan(x) | xp.isnan(y), x + y, xp.lax.bitcast_convert_type(found, x.dtype))
+    following = here + step
+    following = xp.where((following < 0) | ((following == 0) & (i < 0)), least - following, following)
+    following = xp.where(here == there, j, following)
+    return xp.where(xp.isnan(x) | xp.isnan(y), x + y, xp.lax.bitcast_convert_type(following, x.dtype))
 
 
 class NextAfter(Op):

@@ -203,11 +203,11 @@ class Pow(Arithmetic):
 
     @staticmethod
     def numpy(xp: Namespace, x: Array, y: Array) -> Any:
-        made = Pow.lower(xp, x, y)
+        power = Pow.lower(xp, x, y)
         if x.dtype.kind == "f" and y.size == 1 and np.all(y == 0.5):
             # NumPy takes the root, which is another number at −∞ and −0 (IEEE 754-2019, 9.2.1).
-            return xp.where(xp.isneginf(x), xp.asarray(np.inf, x.dtype), made) + xp.zeros((), x.dtype)
-        return made
+            return xp.where(xp.isneginf(x), xp.asarray(np.inf, x.dtype), power) + xp.zeros((), x.dtype)
+        return power
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:
@@ -236,8 +236,8 @@ def _squared(xp: Namespace, x: Array, y: Array) -> Any:
     x, y = xp.broadcast_arrays(x, y)
 
     def step(_: int, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        found, base, left = state
-        return xp.where((left & 1) == 1, found * base, found), base * base, left >> 1
+        result, base, exponent = state
+        return xp.where((exponent & 1) == 1, result * base, result), base * base, exponent >> 1
 
     return xp.lax.fori_loop(0, x.dtype.itemsize * 8, step, (xp.ones_like(x), x, y))[0]
 
@@ -424,10 +424,10 @@ class Log1p(Elementwise):
         a, b = xp.real(x), xp.imag(x)
         square = a * (2 + a) + b * b
         near = (square > -0.5) & (square < 1)
-        found = xp.zeros(x.shape, x.dtype)
-        found.real = xp.where(near, xp.log1p(xp.where(near, square, 0)) / 2, xp.log(xp.hypot(1 + a, b)))
-        found.imag = xp.arctan2(b, 1 + a)
-        return found
+        result = xp.zeros(x.shape, x.dtype)
+        result.real = xp.where(near, xp.log1p(xp.where(near, square, 0)) / 2, xp.log(xp.hypot(1 + a, b)))
+        result.imag = xp.arctan2(b, 1 + a)
+        return result
 
     samples: d.Samples = d.singles(-0.5, 3.0)
 

@@ -27,7 +27,7 @@ class Rounding(Elementwise, abstract=True):
     samples: d.Samples = [*d.singles(), *d.singles(-9, 9, dtypes=("int32",), shapes=((3,),))]
 
 
-def _whole(x: Array) -> bool:
+def _is_whole(x: Array) -> bool:
     """Whether an array holds integers, which are rounded already."""
     return x.dtype.kind in "iu"
 
@@ -43,7 +43,7 @@ class Floor(Rounding):
         array([ 1., -2.])
     """
 
-    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.floor(x)
+    lower: d.Lowering = lambda xp, x: x if _is_whole(x) else xp.floor(x)
 
 
 floor: d.Unary = d.unary(Floor, "floor")
@@ -60,7 +60,7 @@ class Ceil(Rounding):
         array([ 2., -1.])
     """
 
-    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.ceil(x)
+    lower: d.Lowering = lambda xp, x: x if _is_whole(x) else xp.ceil(x)
 
 
 ceil: d.Unary = d.unary(Ceil, "ceil")
@@ -77,7 +77,7 @@ class Round(Rounding):
         array([ 0.,  2., -1.])
     """
 
-    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.round(x)
+    lower: d.Lowering = lambda xp, x: x if _is_whole(x) else xp.round(x)
 
 
 round: d.Unary = d.unary(Round, "round")
@@ -95,7 +95,7 @@ class Trunc(Rounding):
         array([ 1., -1.])
     """
 
-    lower: d.Lowering = lambda xp, x: x if _whole(x) else xp.trunc(x)
+    lower: d.Lowering = lambda xp, x: x if _is_whole(x) else xp.trunc(x)
 
 
 trunc: d.Unary = d.unary(Trunc, "trunc")
@@ -119,8 +119,8 @@ class TruncateMod(Arithmetic):
 
     @staticmethod
     def xla(xp: Namespace, x: Array, y: Array) -> Any:
-        found = xp.fmod(x, y)
-        return xp.where(y == 0, xp.zeros((), x.dtype), found) if _whole(x) else found
+        remainder = xp.fmod(x, y)
+        return xp.where(y == 0, xp.zeros((), x.dtype), remainder) if _is_whole(x) else remainder
 
     samples: d.Samples = [*d.pairs(y=(0.5, 2.0)), *d.pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()

@@ -97,8 +97,8 @@ def count_nonzero(
         array([1, 2])
     """
     axes = d.normal_axes(axis, d.type_of(input).ndim, "C1")
-    wanted = d.dtype_of(dtype)
+    target = d.dtype_of(dtype)
     hit = cast(input, "bool")
     return reduce_sum(
-        cast(hit, wanted), axes, False if keepdims is None else d.flag(keepdims, "keepdims"), name
+        cast(hit, target), axes, False if keepdims is None else d.flag(keepdims, "keepdims"), name
     )

@@ -126,10 +126,10 @@ def _shifted(
     x: ArrayLike, axes: int | Sequence[int] | None, first: Callable[[Any], Any], name: str | None
 ) -> Tensor:
     """*x* shifted cyclically along each axis, to begin with the element *first* gives for the axis's size."""
-    found = normal_axes(axes, type_of(x).ndim)
-    for axis in found:
+    along = normal_axes(axes, type_of(x).ndim)
+    for axis in along:
         size = type_of(x).shape[axis]
         start = first(size)
         parts = [part_of(x, axis, start, size - start), part_of(x, axis, 0, start)]
-        x = concat(parts, axis, name if axis == found[-1] else None)
-    return x if found else identity(x, name)
+        x = concat(parts, axis, name if axis == along[-1] else None)
+    return x if along else identity(x, name)

@@ -213,8 +213,8 @@ def _counts(n: Size, axis: int, kind: TensorType, like: ArrayLike) -> Tensor:
     """How many times each element of a half spectrum occurs in the whole: twice, except at the ends."""
     k = numbers(n // 2 + 1, dtype=d.int32)
     once = logical_or(equal(k, 0), equal(k * 2, size_as(n, d.int32, like)))
-    found = cast(where(once, 1, 2), kind.dtype)
-    return reshape(found, tuple(s if i == axis else 1 for i, s in enumerate(kind.shape)))
+    counts = cast(where(once, 1, 2), kind.dtype)
+    return reshape(counts, tuple(s if i == axis else 1 for i, s in enumerate(kind.shape)))
 
 
 def _from_half(g: Output, op: Operation, n: Size, norm: str) -> Tensor:
@@ -242,25 +242,25 @@ def _size(n: Size | str | None, default: Size) -> Size:
     """The length to transform."""
     if n is None or (d.is_whole(n) and d.whole(n) == -1):
         return default
-    (found,) = d.shape_of([n])
-    if isinstance(found, int) and found < 1:
-        raise ArgumentError(f"a transform has at least one element, not {found}")
-    return found
+    (length,) = d.shape_of([n])
+    if isinstance(length, int) and length < 1:
+        raise ArgumentError(f"a transform has at least one element, not {length}")
+    return length
 
 
 def _fitted(x: ArrayLike, axis: int, size: Size) -> Tensor:
     """*x* cut, or padded with zeros at the end, to a size along an axis."""
-    have = d.type_of(x).shape[axis]
-    if have is size or have == size:
+    before = d.type_of(x).shape[axis]
+    if before is size or before == size:
         return x
-    most = larger(have, size)
-    if most is not have and most != have:
-        around = [(0, most - have) if i == axis else (0, 0) for i, _ in enumerate(d.type_of(x).shape)]
+    most = larger(before, size)
+    if most is not before and most != before:
+        around = [(0, most - before) if i == axis else (0, 0) for i, _ in enumerate(d.type_of(x).shape)]
         x = pad(x, around)
     return x if most is size or most == size else part_of(x, axis, 0, size)
 
 
-def _one(definition: type[Op], x: ArrayLike, axis: int, norm: str) -> int:
+def _checked_axis(definition: type[Op], x: ArrayLike, axis: int, norm: str) -> int:
     with d.about(definition, x):
         if not isinstance(norm, str):
             raise ArgumentError(f"(C4) norm is 'backward', 'ortho' or 'forward', not {norm!r}")
@@ -278,19 +278,19 @@ def _several(
 ) -> tuple[list[int], list[Any]]:
     """The axes, and the lengths to transform along them, None for the default."""
     ndim = d.type_of(x).ndim
-    for what, given in (("axes", axes), ("s", s)):
-        if given is not None and not isinstance(given, (Sequence, np.ndarray)):
-            raise ArgumentError(f"{what} is a list of whole numbers, such as (0, 1), not {given!r:.60}")
+    for what, value in (("axes", axes), ("s", s)):
+        if value is not None and not isinstance(value, (Sequence, np.ndarray)):
+            raise ArgumentError(f"{what} is a list of whole numbers, such as (0, 1), not {value!r:.60}")
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    found = [_one(definition, x, axis, norm) for axis in axes]
-    sizes = [None] * len(found) if s is None else list(s)
+    positions = [_checked_axis(definition, x, axis, norm) for axis in axes]
+    sizes = [None] * len(positions) if s is None else list(s)
     with d.about(definition, x):
-        if len(set(found)) < len(found):
+        if len(set(positions)) < len(positions):
             raise ShapeError(f"(C2) axes={tuple(axes)} name one twice")
-        if len(sizes) != len(found):
-            raise ArgumentError(f"s gives {len(sizes)} lengths for {len(found)} axes")
-    return found, sizes
+        if len(sizes) != len(positions):
+            raise ArgumentError(f"s gives {len(sizes)} lengths for {len(positions)} axes")
+    return positions, sizes
 
 
 # ------------------------------------------------------------------------------------- complex numbers
@@ -305,12 +305,12 @@ def _transformed(
     name: str | None,
 ) -> Tensor:
     x = _as_complex(x)
-    found, sizes = _several(Fft, x, s, axes, norm)
-    for axis, n in zip(found, sizes, strict=True):
+    along, sizes = _several(Fft, x, s, axes, norm)
+    for axis, n in zip(along, sizes, strict=True):
         x = _fitted(x, axis, _size(n, d.type_of(x).shape[axis]))
-    if not found:
+    if not along:
         return identity(x, name)
-    return d.apply(Fft, (x,), (tuple(found), inverse, str(norm)), name)
+    return d.apply(Fft, (x,), (tuple(along), inverse, str(norm)), name)
 
 
 @d.builds(Fft)
@@ -457,7 +457,7 @@ def rfft(
         array([1.+0.j, 1.+0.j])
     """
     x = _as_real(x)
-    position = _one(Rfft, x, axis, norm)
+    position = _checked_axis(Rfft, x, axis, norm)
     x = _fitted(x, position, _size(n, d.type_of(x).shape[position]))
     return d.apply(Rfft, (x,), (position, str(norm)), name)
 
@@ -495,7 +495,7 @@ def irfft(
 
 
 def _to_real(x: ArrayLike, n: Size | str | None, axis: int, norm: str, name: str | None) -> Tensor:
-    position = _one(Irfft, x, axis, norm)
+    position = _checked_axis(Irfft, x, axis, norm)
     size = _size(n, 2 * (d.type_of(x).shape[position] - 1))
     with d.about(Irfft, x):
         if isinstance(size, int) and size < 1:
@@ -530,12 +530,12 @@ def rfftn(
                [0.+0.j, 0.+0.j]])
     """
     x = _as_real(x)
-    found, sizes = _several(Rfft, x, s, axes, norm)
-    if not found:
+    along, sizes = _several(Rfft, x, s, axes, norm)
+    if not along:
         raise ArgumentError("takes at least one axis")
-    if len(found) == 1:
-        return rfft(x, sizes[0], found[0], norm, name)
-    return _transformed(rfft(x, sizes[-1], found[-1], norm), sizes[:-1], found[:-1], norm, False, name)
+    if len(along) == 1:
+        return rfft(x, sizes[0], along[0], norm, name)
+    return _transformed(rfft(x, sizes[-1], along[-1], norm), sizes[:-1], along[:-1], norm, False, name)
 
 
 @d.guarded("irfftn")
@@ -565,9 +565,9 @@ def irfftn(
                [1., 1.]])
     """
     x = _as_complex(x)
-    found, sizes = _several(Irfft, x, s, axes, norm)
-    if not found:
+    along, sizes = _several(Irfft, x, s, axes, norm)
+    if not along:
         raise ArgumentError("takes at least one axis")
-    if len(found) > 1:
-        x = _transformed(x, sizes[:-1], found[:-1], norm, True, None)
-    return _to_real(x, sizes[-1], found[-1], norm, name)
+    if len(along) > 1:
+        x = _transformed(x, sizes[:-1], along[:-1], norm, True, None)
+    return _to_real(x, sizes[-1], along[-1], norm, name)

@@ -110,8 +110,8 @@ def _remade(
         cotangents = [d.parameter_of(trace.graph, g.type, g.op) for g in body.inputs[: op.count]]
         built = remade(newer)
         inside = [built[x] if x in built else d.local(x) for x in used]
-        given = dict(zip(body.inputs, [*cotangents, *inside], strict=True))
-        results = iter(d.inline(body.results, given))
+        replacements = dict(zip(body.inputs, [*cotangents, *inside], strict=True))
+        results = iter(d.inline(body.results, replacements))
         outputs = [None if y is None else next(results) for y in body.outputs]
         return d.close(trace, cotangents, outputs), list(trace.captures)
 
@@ -131,8 +131,8 @@ def _traced(
     name = op if isinstance(op, str) else d.describe(op)
     with d.tracing("the gradient function of custom_gradient", ys[0].op.graph) as trace:
         cotangents = [d.parameter_of(trace.graph, y.type, y.op) for y in ys]
-        made = d.call(function, *cotangents)
-        parts = list(made) if isinstance(made, (list, tuple)) else [made]
+        returned = d.call(function, *cotangents)
+        parts = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         own = [k for k in kept if k < asked]
         if len(parts) == asked:
             parts = [parts[k] for k in own]
@@ -150,17 +150,17 @@ def _traced(
 
 def _fitting(part: Any, x: Output, name: str) -> Output:
     """The gradient returned for x, as an output; x's shape must broadcast to its shape."""
-    found = (
+    gradient = (
         part.as_output() if isinstance(part, (Output, Operation)) else d.as_output(d.as_array(part, x.dtype))
     )
-    extra = found.ndim - x.ndim
+    extra = gradient.ndim - x.ndim
     if extra < 0 or not all(
-        want == 1 or d.same_size(have, want) for have, want in zip(found.shape[extra:], x.shape, strict=True)
+        b == 1 or d.same_size(a, b) for a, b in zip(gradient.shape[extra:], x.shape, strict=True)
     ):
         raise ShapeError(
-            f"{name}: the gradient function returned {found.type!r} for an argument of type {x.type!r}"
+            f"{name}: the gradient function returned {gradient.type!r} for an argument of type {x.type!r}"
         )
-    return found
+    return gradient
 
 
 def _pullback(
@@ -169,14 +169,16 @@ def _pullback(
     """The gradient function's results for the live arguments, built into the current graph."""
     body = _settle(op)
     parts = [body.outputs[i - op.count] for i in live]
-    wanted = [part for part in parts if part is not None] + [one.outputs[0] for one in body.graph.acting]
-    needed = set(body.graph.subgraph_to(wanted))
-    given = dict(zip(body.inputs[op.count :], op.inputs[op.count + len(op.kept) :], strict=True))
+    results = [part for part in parts if part is not None] + [
+        effect.outputs[0] for effect in body.graph.acting
+    ]
+    needed = set(body.graph.subgraph_to(results))
+    replacements = dict(zip(body.inputs[op.count :], op.inputs[op.count + len(op.kept) :], strict=True))
     for g, y, parameter in zip(gs, op.outputs, body.inputs, strict=False):
         if parameter.op in needed:
-            given[parameter] = zeros_like(y) if g is None else g
-    made = iter(d.inline(wanted, given))
-    return [None if part is None else next(made) for part in parts]
+            replacements[parameter] = zeros_like(y) if g is None else g
+    computed = iter(d.inline(results, replacements))
+    return [None if part is None else next(computed) for part in parts]
 
 
 def _in_batch(op: Operation, operands: Sequence[Output], batched: Flags, size: Size) -> Sequence[Output]:
@@ -194,9 +196,9 @@ def _fitted(body: Body, arguments: Sequence[Output]) -> Body:
         return body
     with d.tracing("the gradient function of custom_gradient", None) as trace:
         parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
-        made = iter(d.inline(body.results, dict(zip(body.inputs, parameters, strict=True))))
+        computed = iter(d.inline(body.results, dict(zip(body.inputs, parameters, strict=True))))
         outputs = [
-            None if y is None else sum_to(next(made), x.type)
+            None if y is None else sum_to(next(computed), x.type)
             for y, x in zip(body.outputs, arguments, strict=True)
         ]
         return d.close(trace, parameters, outputs)
@@ -289,10 +291,10 @@ class CustomGradient(Op):
         """An output and an argument are connected where the argument's gradient depends on the output's."""
         body = _settle(op)
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
-        behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
+        readers = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
         # A gradient that depends on no cotangent, such as a constant, counts for every result.
-        always = frozenset(i for i, id in parts if not any(id in steps for steps in behind))
-        return [always.union([i for i, id in parts if id in steps]) for steps in behind]
+        always = frozenset(i for i, id in parts if not any(id in steps for steps in readers))
+        return [always.union([i for i, id in parts if id in steps]) for steps in readers]
 
     @classmethod
     def create(
@@ -312,8 +314,8 @@ class CustomGradient(Op):
                 "CustomGradient.create takes a Scope, a function, and the function's arguments"
             )
         with Scope(scope.graph, scope.prefix):
-            made = _build(operands[0], operands[1:], attributes, name or scope.name)
-        return next(leaf for leaf in d.flatten(made)[0] if isinstance(leaf, Output)).op
+            results = _build(operands[0], operands[1:], attributes, name or scope.name)
+        return next(leaf for leaf in d.flatten(results)[0] if isinstance(leaf, Output)).op
 
 
 @overload
@@ -420,20 +422,20 @@ def taken_from_outside(
     ys: Sequence[Output], xs: Sequence[Output], graph: Graph, first: int = 0
 ) -> list[Output]:
     """What a function takes besides its arguments *xs*: tensors of no operands, and those before *first*."""
-    given = frozenset(xs)
-    found: set[Output] = set()
+    arguments = frozenset(xs)
+    outside: set[Output] = set()
     seen: set[Output] = set()
     stack = list(ys)
     while stack:
         x = stack.pop()
-        if x in seen or x in given or x.op.definition is Const:
+        if x in seen or x in arguments or x.op.definition is Const:
             continue
         seen.add(x)
         if x.op.inputs and x.op.id >= first and x.op.graph is graph:
             stack.extend(x.op.inputs)
         else:
-            found.add(x)
-    return sorted(found, key=lambda x: (x.op.id, x.index))
+            outside.add(x)
+    return sorted(outside, key=lambda x: (x.op.id, x.index))
 
 
 def _counts(leaf: object) -> bool:
@@ -445,30 +447,30 @@ def _listing(pullback: Callable[..., Any], args: Sequence[Any], asked: int) -> C
     """A gradient function that lists what *pullback* returns in the structure of the arguments."""
 
     def listed(*cotangents: ArrayLike) -> Any:
-        made = d.call(pullback, *cotangents)
-        parts = list(made) if isinstance(made, (list, tuple)) else [made]
+        returned = d.call(pullback, *cotangents)
+        parts = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         alone = all(part is None or d.is_leaf(part) for part in parts)
         if len(parts) != len(args) or (alone and len(parts) == asked):
-            return made
-        found: list[Any] = []
+            return returned
+        gradients: list[Any] = []
         for part, arg in zip(parts, args, strict=True):
             leaves = d.flatten(arg)[0]
             pulled = [None] * len(leaves) if part is None else d.flatten(part, none_is_leaf=True)[0]
             if len(pulled) != len(leaves):
-                return made
-            found += [g for g, leaf in zip(pulled, leaves, strict=True) if _counts(leaf)]
-        return found
+                return returned
+            gradients += [g for g, leaf in zip(pulled, leaves, strict=True) if _counts(leaf)]
+        return gradients
 
     return listed
 
 
-def _pair(made: object) -> tuple[Any, Callable[..., Any]]:
-    if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
+def _pair(returned: object) -> tuple[Any, Callable[..., Any]]:
+    if not isinstance(returned, tuple) or len(returned) != 2 or not callable(returned[1]):
         raise ArgumentError(
             "custom_gradient: the function must return a pair (results, gradient function), "
-            f"not {type(made).__name__}"
+            f"not {type(returned).__name__}"
         )
-    return made
+    return returned
 
 
 CustomGradient.function = custom_gradient

@@ -43,8 +43,8 @@ class ZeroGradient(Gate):
 
 @d.builds(ZeroGradient)
 def zero_gradient(x: T, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: d.apply(ZeroGradient, (leaf,), (), name), x, name)
-    return found
+    gated: T = gate_leaves(lambda leaf: d.apply(ZeroGradient, (leaf,), (), name), x, name)
+    return gated
 
 
 def _scalars(x: TensorType, *others: TensorType) -> TensorType:
@@ -95,8 +95,8 @@ class ScaleGradient(Gate):
 
 @d.builds(ScaleGradient)
 def scale_gradient(x: T, s: ArrayLike, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x, name)
-    return found
+    gated: T = gate_leaves(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x, name)
+    return gated
 
 
 @d.guarded("reverse_gradient")
@@ -159,8 +159,8 @@ class ClipGradient(Gate):
 
 @d.builds(ClipGradient)
 def clip_gradient(x: T, low: ArrayLike, high: ArrayLike, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x, name)
-    return found
+    gated: T = gate_leaves(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x, name)
+    return gated
 
 
 class ClipGradientByNorm(Gate):
@@ -197,8 +197,8 @@ class ClipGradientByNorm(Gate):
 
 @d.builds(ClipGradientByNorm)
 def clip_gradient_norm(x: T, max_norm: ArrayLike, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x, name)
-    return found
+    gated: T = gate_leaves(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x, name)
+    return gated
 
 
 def _shrunk(g: Output, max_norm: Output) -> Tensor:

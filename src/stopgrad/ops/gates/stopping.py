@@ -146,17 +146,17 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
             return d.apply(StopGradientTowards, (leaf, *chosen), (), name)
         return d.apply(StopGradient, (leaf,), (), name)
 
-    found: T = gate_leaves(stop, input)
-    return found
+    stopped: T = gate_leaves(stop, input)
+    return stopped
 
 
 def _tensors(tree: Any) -> tuple[Tensor, ...]:
     """The tensors that ``wrt=`` names."""
-    found = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in d.tensors_among(tree)]
-    for leaf in found:
+    tensors = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in d.tensors_among(tree)]
+    for leaf in tensors:
         if not isinstance(leaf, Output) and not (d.default_graph() is None and carries_gradient(leaf)):
             raise GraphError(f"StopGradient: wrt= takes tensors of the graph, not {leaf!r}")
-    return tuple(found)
+    return tuple(tensors)
 
 
 _NAMES = d.unconnected("names a tensor; takes no value from it")
@@ -307,8 +307,8 @@ def straight_through(hard: T, soft: ArrayLike, name: str | None = None) -> T:
         d.apply(StraightThrough, (h, s), (), name) if carries_gradient(h) or carries_gradient(s) else h
         for h, s in zip(leaves, others, strict=True)
     )
-    found: T = d.unflatten(spec, list(gated))
-    return found
+    tree: T = d.unflatten(spec, list(gated))
+    return tree
 
 
 class PreventGradient(Gate):
@@ -336,8 +336,8 @@ class PreventGradient(Gate):
 
 @d.builds(PreventGradient)
 def prevent_gradient(x: T, message: str = "", name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: d.apply(PreventGradient, (leaf,), (str(message),), name), x, name)
-    return found
+    gated: T = gate_leaves(lambda leaf: d.apply(PreventGradient, (leaf,), (str(message),), name), x, name)
+    return gated
 
 
 class Probe(Gate):
@@ -381,8 +381,8 @@ def probe(x: T, name: str) -> T:
         d.apply(Probe, (leaf,), (label,), label) if carries_gradient(leaf) else leaf
         for leaf, label in zip(leaves, labels, strict=True)
     )
-    found: T = d.unflatten(spec, list(gated))
-    return found
+    tree: T = d.unflatten(spec, list(gated))
+    return tree
 
 
 def _named(g: Output, op: Operation) -> Tensor:

@@ -58,7 +58,7 @@ class Choice(NamedTuple):
         axes: the axes of it that index arrays choose from.
         numbers: the elements that they choose of these axes, numbered in row-major order; None without index
             arrays.
-        kept: the axes of the gathered tensor without those that numbers took.
+        remaining: the axes of the gathered tensor without those that numbers took.
         order: these axes, in the order of the result.
         shape: of the result.
     """
@@ -68,7 +68,7 @@ class Choice(NamedTuple):
     taken: Shape
     axes: tuple[int, ...]
     numbers: Any
-    kept: tuple[int, ...]
+    remaining: tuple[int, ...]
     order: tuple[int, ...]
     shape: Shape
 
@@ -109,10 +109,10 @@ class Choice(NamedTuple):
         y = x if self.is_all else d.apply(StridedSlice, (x,), (self.spans,), name)
         if self.numbers is None:
             return reshaped(y, self.shape, name)
-        found = d.apply(GatherV2, (self._rows(y), self.numbers), (self.place, 0), name)
-        sizes = d.type_of(found).shape
-        found = reshaped(found, tuple(sizes[i] for i in self.kept))
-        return reshaped(transposed(found, self.order), self.shape, name)
+        gathered = d.apply(GatherV2, (self._rows(y), self.numbers), (self.place, 0), name)
+        sizes = d.type_of(gathered).shape
+        gathered = reshaped(gathered, tuple(sizes[i] for i in self.remaining))
+        return reshaped(transposed(gathered, self.order), self.shape, name)
 
     def join(self, definition: type[Op], x: ArrayLike, updates: ArrayLike, name: str | None = None) -> Tensor:
         """*x* with updates, which have the shape of the choice, scattered into it by *definition*."""
@@ -120,8 +120,8 @@ class Choice(NamedTuple):
         block = d.type_of(self.numbers).shape
         others = [self.taken[i] for i in self._front if i not in self.axes]
         gathered = (*others[: self.place], *block, *others[self.place :])
-        kept = tuple(gathered[i] for i in self.kept)
-        updates = reshaped(updates, tuple(kept[i] for i in self.order))
+        remaining = tuple(gathered[i] for i in self.remaining)
+        updates = reshaped(updates, tuple(remaining[i] for i in self.order))
         updates = transposed(updates, tuple(np.argsort(self.order).tolist()))
         updates = reshaped(updates, gathered)
         y = self._from_rows(
@@ -161,25 +161,25 @@ def choice_of(x: ArrayLike, index: object) -> Choice:
 @d.reads_arguments
 def _parts(index: object, x: TensorType) -> list[_Part]:
     """The parts of an index, with the axes of *x* that they take."""
-    given = list(index) if isinstance(index, tuple) else [index]
-    parts = [_read(part) for part in given]
+    entries = list(index) if isinstance(index, tuple) else [index]
+    parts = [_read(part) for part in entries]
     used = sum(_axes_of(part) for part in parts)
     dots = [i for i, part in enumerate(parts) if isinstance(part, EllipsisType)]
     if len(dots) > 1:
         raise ShapeError("(C1) only one Ellipsis can stand for the axes that are not named")
     if used > x.ndim:
-        raise ShapeError(f"(C1) {len(given)} indices for {x.ndim} axes")
+        raise ShapeError(f"(C1) {len(entries)} indices for {x.ndim} axes")
     rest: list[Any] = [slice(None)] * (x.ndim - used)
-    at = dots[0] if dots else len(parts)
+    place = dots[0] if dots else len(parts)
     if rest or not dots:
-        parts[at : at + len(dots)] = rest
-    found: list[_Part] = []
+        parts[place : place + len(dots)] = rest
+    typed: list[_Part] = []
     axis = 0
     for part in parts:
         axes = tuple(range(axis, axis + _axes_of(part)))
         axis += len(axes)
-        found += _typed(part, axes, x.shape)
-    return found
+        typed += _typed(part, axes, x.shape)
+    return typed
 
 
 def _read(part: Any) -> Any:
@@ -310,16 +310,16 @@ def _arranged(parts: list[_Part], choice: Choice) -> Choice:
     If all index arrays and numbers are neighbours in the index, the axes of the arrays take their place;
     otherwise they come first.
     """
-    block, at = choice.shape, choice.place
+    block, place = choice.shape, choice.place
     fancy = [i for i, part in enumerate(parts) if part.kind in (ARRAY, NUMBER)]
     beside = fancy == list(range(fancy[0], fancy[0] + len(fancy)))
     # The gathered tensor has the axes that arrays do not choose from, and the block's axes between them.
     others = [axis for axis in range(len(choice.taken)) if axis not in choice.axes]
     middle = [("block", i) for i in range(len(block))]
-    labels: list[Any] = [*others[:at], *middle, *others[at:]]
+    labels: list[Any] = [*others[:place], *middle, *others[place:]]
     dropped = {part.axes[0] for part in parts if part.kind == NUMBER}
-    kept = tuple(i for i, label in enumerate(labels) if label not in dropped)
-    present = [labels[i] for i in kept]
+    remaining = tuple(i for i, label in enumerate(labels) if label not in dropped)
+    present = [labels[i] for i in remaining]
     wanted: list[Any] = [] if beside else [*middle]
     shape: list[Any] = [] if beside else list(block)
     for i, part in enumerate(parts):
@@ -333,5 +333,5 @@ def _arranged(parts: list[_Part], choice: Choice) -> Choice:
             shape.append(part.value[1])
     order = tuple(present.index(label) for label in wanted)
     return Choice(
-        choice.spans, choice.sizes, choice.taken, choice.axes, choice.numbers, kept, order, tuple(shape)
+        choice.spans, choice.sizes, choice.taken, choice.axes, choice.numbers, remaining, order, tuple(shape)
     )

@@ -104,10 +104,10 @@ def strided_slice(
 @d.reads_arguments
 def _index_of(bounds: Sequence[Sequence[Any]], masks: Sequence[int]) -> tuple[Any, ...]:
     """The index in brackets that begins, ends, steps and TensorFlow's masks mean."""
-    if len({len(one) for one in bounds}) > 1:
+    lengths = [len(numbers) for numbers in bounds]
+    if len(set(lengths)) > 1:
         raise ArgumentError(
-            f"begin, end and strides are of the lengths {d.show_shape([len(one) for one in bounds])}; give "
-            "one number "
+            f"begin, end and strides are of the lengths {d.show_shape(lengths)}; give one number "
             "for each slice in each of them"
         )
     for n in (*bounds[0], *bounds[1], *bounds[2]):
@@ -168,8 +168,8 @@ def slice(
     index = []
     for axis, (low, count, whole_axis) in enumerate(zip(starts, sizes, kind.shape, strict=True)):
         high = whole_axis if isinstance(count, int) and count == -1 else low + count
-        known = all(isinstance(n, int) for n in (low, high, whole_axis))
-        if (isinstance(low, int) and low < 0) or (known and not low <= high <= whole_axis):
+        is_known = all(isinstance(n, int) for n in (low, high, whole_axis))
+        if (isinstance(low, int) and low < 0) or (is_known and not low <= high <= whole_axis):
             raise ShapeError(
                 f"(C2) {count} elements from {low} do not lie in axis {axis} of {kind!r}; x[...] counts "
                 "from the end"
@@ -179,21 +179,21 @@ def slice(
 
 
 @d.reads_arguments
-def _numbers(given: Any, x: TensorType, what: str) -> list[Any]:
+def _numbers(values: Any, x: TensorType, what: str) -> list[Any]:
     """A number or size for each axis of a tensor."""
-    if isinstance(given, np.ndarray):
-        given = given.tolist()
-    found = [n if isinstance(n, Dim) else d.whole(n) for n in ([given] if d.is_whole(given) else given)]
-    if len(found) != x.ndim:
-        raise ShapeError(f"(C1) {what} has {len(found)} numbers, and {x!r} {x.ndim} axes; give one for each")
-    return found
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    sizes = [n if isinstance(n, Dim) else d.whole(n) for n in ([values] if d.is_whole(values) else values)]
+    if len(sizes) != x.ndim:
+        raise ShapeError(f"(C1) {what} has {len(sizes)} numbers, and {x!r} {x.ndim} axes; give one for each")
+    return sizes
 
 
-def _is_traced(given: object) -> bool:
+def _is_traced(values: object) -> bool:
     """Whether any of the numbers is a tensor of a graph."""
-    if isinstance(given, (Output, Operation)):
+    if isinstance(values, (Output, Operation)):
         return True
-    return isinstance(given, (list, tuple)) and any(isinstance(n, (Output, Operation)) for n in given)
+    return isinstance(values, (list, tuple)) and any(isinstance(n, (Output, Operation)) for n in values)
 
 
 # --------------------------------------------------------------------------------- at starts in tensors
@@ -201,15 +201,15 @@ def _is_traced(given: object) -> bool:
 
 def _starts(xp: Namespace, starts: Array, shape: Shape, sizes: Shape) -> list[Any]:
     """Where the block begins along each axis, counted from the front and clipped so that it fits."""
-    found = []
+    clipped = []
     for i, (size, count) in enumerate(zip(shape, sizes, strict=True)):
-        at = starts[i].astype(np.int64 if starts.dtype.itemsize == 8 else np.int32)
+        start = starts[i].astype(np.int64 if starts.dtype.itemsize == 8 else np.int32)
         if starts.dtype.kind == "u":
-            at = xp.where(at < 0, size, at)
+            start = xp.where(start < 0, size, start)
         else:
-            at = xp.where(at < 0, at + xp.asarray(size, at.dtype), at)
-        found.append(xp.clip(at, 0, size - count))
-    return found
+            start = xp.where(start < 0, start + xp.asarray(size, start.dtype), start)
+        clipped.append(xp.clip(start, 0, size - count))
+    return clipped
 
 
 def _check_starts(x: TensorType, starts: TensorType, sizes: Shape) -> None:

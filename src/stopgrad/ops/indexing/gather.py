@@ -62,15 +62,15 @@ def outside_to_end(xp: Namespace, indices: Array, size: int) -> Any:
     return xp.where(lies_inside(xp, indices, size), signed, size)
 
 
-def _take(xp: Namespace, x: Array, at: tuple[Any, ...], axis: int, inside: NumpyArray) -> Any:
+def _take(xp: Namespace, x: Array, index: tuple[Any, ...], axis: int, inside: NumpyArray) -> Any:
     """``x[at]``, and 0 where the index along *axis* is outside, with NumPy."""
     if x.shape[axis] == 0:
-        return xp.zeros(np.broadcast_shapes(*(np.shape(i) for i in at)) + x.shape[len(at) :], x.dtype)
-    found = x[at]
+        return xp.zeros(np.broadcast_shapes(*(np.shape(i) for i in index)) + x.shape[len(index) :], x.dtype)
+    taken = x[index]
     if inside.all():
-        return found
+        return taken
     return xp.where(
-        inside.reshape(inside.shape + (1,) * (found.ndim - inside.ndim)), found, xp.zeros((), x.dtype)
+        inside.reshape(inside.shape + (1,) * (taken.ndim - inside.ndim)), taken, xp.zeros((), x.dtype)
     )
 
 
@@ -169,16 +169,16 @@ class GatherV2(Op):
     @staticmethod
     def lower(xp: Namespace, params: Array, indices: Array, axis: int, batch_dims: int) -> Any:
         x, inside = xp.moveaxis(params, axis, batch_dims), lies_inside(xp, indices, params.shape[axis])
-        found = _take(
+        gathered = _take(
             xp, x, batched_positions(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside
         )
-        return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
+        return gathered.transpose(gather_perm(gathered.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     @staticmethod
     def xla(xp: Namespace, params: Array, indices: Array, axis: int, batch_dims: int) -> Any:
         x = xp.moveaxis(params, axis, batch_dims)
-        found = _get(xp, x, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
-        return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
+        gathered = _get(xp, x, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
+        return gathered.transpose(gather_perm(gathered.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     samples: d.Samples = [
         d.sample(d.floats(4, 3), d.ints(5, low=-1, high=5), axis=0, batch_dims=0),
@@ -399,8 +399,8 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int = -1, name: str 
 
 def _repeated(x: ArrayLike, shape: Shape, other: Shape, axis: int) -> Any:
     """*x* repeated along the axes where it has size 1 and *other* has another size, except *axis*."""
-    wanted = tuple(a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True)))
-    return x if wanted == shape else broadcast_to(x, wanted)
+    whole = tuple(a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True)))
+    return x if whole == shape else broadcast_to(x, whole)
 
 
 class ScatterAddAlongAxis(Op):
@@ -584,15 +584,15 @@ def one_hot(
                [0., 0., 0.]], dtype=float32)
     """
     indices = as_indices(indices)
-    given = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
-    typed = next((d.type_of(v).dtype for v in given if hasattr(v, "dtype") or hasattr(v, "as_output")), None)
-    wanted = d.dtype_of(dtype) if dtype is not None else typed or _of_numbers(on_value, off_value)
+    values = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
+    typed = next((d.type_of(v).dtype for v in values if hasattr(v, "dtype") or hasattr(v, "as_output")), None)
+    target = d.dtype_of(dtype) if dtype is not None else typed or _of_numbers(on_value, off_value)
     operands = (
         indices,
-        *(v if hasattr(v, "dtype") or hasattr(v, "as_output") else d.as_array(v, wanted) for v in given),
+        *(v if hasattr(v, "dtype") or hasattr(v, "as_output") else d.as_array(v, target) for v in values),
     )
     with d.about(OneHot, *operands):
-        if dtype is not None and typed is not None and typed is not wanted:
-            raise DTypeError(f"(C2) the values are {typed}, but dtype={wanted} was asked")
+        if dtype is not None and typed is not None and typed is not target:
+            raise DTypeError(f"(C2) the values are {typed}, but dtype={target} was asked")
         position = d.normal_axis(-1 if axis is None else axis, d.type_of(indices).ndim + 1, "C3")
     return d.apply(OneHot, operands, (d.shape_of(depth)[0], position), name)

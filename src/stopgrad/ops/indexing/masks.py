@@ -49,12 +49,12 @@ def _coordinates(x: ArrayLike, size: Size | None, fill_value: int, what: str) ->
         size = int(np.count_nonzero(tensor))
     sizes, filler = d.type_of(tensor).shape, np.int32(d.whole(fill_value))
     places = places_of(reshape(cast(tensor, "bool"), (d.product(sizes),)), size)
-    missing, found = less(places, 0), []
+    missing, coordinates = less(places, 0), []
     for n in sizes[::-1]:
         number = size_as(n if isinstance(n, Dim) else max(n, 1), d.int32, places)
-        found.append(cast(convert.where(missing, filler, floormod(places, number)), d.int64))
+        coordinates.append(cast(convert.where(missing, filler, floormod(places, number)), d.int64))
         places = floor_div(places, number)
-    return found[::-1]
+    return coordinates[::-1]
 
 
 @d.guarded("nonzero")
@@ -83,8 +83,8 @@ def nonzero(
     """
     if not d.type_of(x).ndim:
         raise ShapeError("(C1) a scalar has no axis along which to look; reshape it to [1]")
-    found = _coordinates(x, size, fill_value, "(C2) the number of elements that are not 0")
-    return tuple(named(one, name) for one in found)
+    coordinates = _coordinates(x, size, fill_value, "(C2) the number of elements that are not 0")
+    return tuple(named(indices, name) for indices in coordinates)
 
 
 @d.guarded("argwhere")
@@ -109,11 +109,11 @@ def argwhere(
         array([[0, 1],
                [1, 0]])
     """
-    found = _coordinates(x, size, fill_value, "(C1) the number of elements that are not 0")
-    if not found:
+    coordinates = _coordinates(x, size, fill_value, "(C1) the number of elements that are not 0")
+    if not coordinates:
         rows = size if size is not None else int(np.count_nonzero(d.as_array(x)))
         return constant(np.zeros((d.shape_of(rows)[0], 0), np.int64), name=name)
-    return stack(found, 1, name)
+    return stack(coordinates, 1, name)
 
 
 @d.builds(SelectV2, alike=True)
@@ -199,28 +199,28 @@ def boolean_mask(
         >>> sg.boolean_mask(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]), size=3)
         array([1., 3., 0.])
     """
-    kind, of = d.type_of(tensor), d.type_of(mask)
-    d.check_dtype(of, d.is_boolean, "a mask of booleans")
-    if not of.ndim:
+    kind, mask_type = d.type_of(tensor), d.type_of(mask)
+    d.check_dtype(mask_type, d.is_boolean, "a mask of booleans")
+    if not mask_type.ndim:
         raise ShapeError("(C1) a scalar is no mask; take sg.where(mask, tensor, 0)")
     first = 0 if axis is None else d.normal_axis(axis, kind.ndim)
-    sizes = kind.shape[first : first + of.ndim]
-    if not d.same_shape(of.shape, sizes):
+    sizes = kind.shape[first : first + mask_type.ndim]
+    if not d.same_shape(mask_type.shape, sizes):
         raise ShapeError(
-            f"(C2) a mask of shape {d.show_shape(of.shape)} for axes of shape {d.show_shape(sizes)}"
+            f"(C2) a mask of shape {d.show_shape(mask_type.shape)} for axes of shape {d.show_shape(sizes)}"
         )
     if size is None:
         if is_traced(mask):
             raise needs_size("(C3) how many slices there are", "size=, or take sg.where(mask, tensor, 0)")
         places: Any = np.flatnonzero(d.as_array(mask)).astype(np.int32)
     else:
-        places = places_of(reshape(mask, (d.product(of.shape),)), size)
-    flat = reshape(tensor, (*kind.shape[:first], d.product(sizes), *kind.shape[first + of.ndim :]))
-    found = d.apply(GatherV2, (flat, places), (first, 0))
+        places = places_of(reshape(mask, (d.product(mask_type.shape),)), size)
+    flat = reshape(tensor, (*kind.shape[:first], d.product(sizes), *kind.shape[first + mask_type.ndim :]))
+    chosen = d.apply(GatherV2, (flat, places), (first, 0))
     if size is None or _is_zero(fill_value):
-        return named(found, name)
-    missing = reshape(less(places, 0), (-1, *(1,) * (kind.ndim - first - of.ndim)))
-    return convert.where(missing, like(fill_value, found, "C4"), found, name)
+        return named(chosen, name)
+    missing = reshape(less(places, 0), (-1, *(1,) * (kind.ndim - first - mask_type.ndim)))
+    return convert.where(missing, like(fill_value, chosen, "C4"), chosen, name)
 
 
 def _is_zero(x: ArrayLike) -> bool:

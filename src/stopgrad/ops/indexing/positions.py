@@ -56,8 +56,8 @@ class RavelMultiIndex(Op):
 
     @staticmethod
     def infer(*indices: TensorType, sizes: Sizes, dtype: DType) -> TensorType:
-        for one in indices:
-            d.check_dtype(one, d.is_integer, "integers as indices")
+        for index in indices:
+            d.check_dtype(index, d.is_integer, "integers as indices")
         if len(indices) != len(sizes) or not indices:
             raise ShapeError(
                 f"(C2) {len(indices)} tensors of indices for the sizes {d.show_shape(sizes)}; give one for "
@@ -75,7 +75,7 @@ class RavelMultiIndex(Op):
 
     @staticmethod
     def lower(xp: Namespace, *indices: Array, sizes: tuple[int, ...], dtype: DType) -> Any:
-        wanted = dtype.numpy
+        target = dtype.numpy
         number = inside = None
         for at, size in zip(indices, sizes, strict=True):
             if isinstance(size, Dim):  # Sizes are not known where the graph is only written, not run.
@@ -88,10 +88,10 @@ class RavelMultiIndex(Op):
             front = at.astype(np.int64 if at.dtype.itemsize == 8 else np.int32)
             if at.dtype.kind == "i":
                 front = xp.where(front < 0, front + xp.asarray(size, front.dtype), front)
-            front = front.astype(wanted)
-            number = front if number is None else number * xp.asarray(size, wanted) + front
+            front = front.astype(target)
+            number = front if number is None else number * xp.asarray(size, target) + front
             inside = here if inside is None else inside & here
-        return xp.where(inside, number, xp.asarray(-1, wanted))
+        return xp.where(inside, number, xp.asarray(-1, target))
 
     samples: d.Samples = [
         d.sample(d.ints(4, low=-4, high=5), sizes=(3,), dtype=d.int32),

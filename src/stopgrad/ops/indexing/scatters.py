@@ -156,12 +156,12 @@ class Scatter(Op, abstract=True):
 _NO_SLOPE = d.not_differentiable("an index has no derivative")
 
 
-def _at(op: Operation, x: Output) -> Tensor:
+def _take(op: Operation, x: Output) -> Tensor:
     """The elements of *x* that the operation's indices choose."""
     return d.apply(GatherV2, (x, op.indices), (op.axis, op.batch_dims))
 
 
-def _put(definition: type[Op], op: Operation, x: Output, updates: Output) -> Tensor:
+def _scatter(definition: type[Op], op: Operation, x: Output, updates: Output) -> Tensor:
     """Another scatter with the operation's indices."""
     return d.apply(definition, (x, op.indices, updates), (op.axis, op.batch_dims))
 
@@ -191,9 +191,9 @@ class TensorScatterUpdate(Scatter):
     infer = _typed(d.is_any)
     promotes = Promotion(d.is_any, ("x", "updates"))
     gradient: d.Gradient = {
-        "x": lambda g, op: _put(TensorScatterUpdate, op, g, zeros_like(op.updates)),
+        "x": lambda g, op: _scatter(TensorScatterUpdate, op, g, zeros_like(op.updates)),
         "indices": _NO_SLOPE,
-        "updates": lambda g, op: _of_the_last(_at(op, g), op),
+        "updates": lambda g, op: _of_the_last(_take(op, g), op),
     }
     moves = ("x", "updates")
     lower: d.Lowering = _by_numpy(_set)
@@ -207,10 +207,10 @@ def _of_the_last(g: Output, op: Operation) -> Tensor:
     if all(isinstance(n, int) and n == 1 for n in chosen):
         return g
     count = d.product(chosen)
-    each = broadcast_to(reshape(numbers(count), chosen), indices.shape)
+    places = broadcast_to(reshape(numbers(count), chosen), indices.shape)
     nobody = fill((*op.x.shape[:axes], op.x.shape[op.axis]), np.int32(-1))
-    last = d.apply(TensorScatterMax, (nobody, indices, each), (axes, axes))
-    remains = equal(d.apply(GatherV2, (last, indices), (axes, axes)), each)
+    last = d.apply(TensorScatterMax, (nobody, indices, places), (axes, axes))
+    remains = equal(d.apply(GatherV2, (last, indices), (axes, axes)), places)
     spread = (*indices.shape[:axes], *(1,) * (op.axis - axes), *chosen, *(1,) * (op.x.ndim - op.axis - 1))
     return where(reshape(remains, spread), g, 0)
 
@@ -229,7 +229,7 @@ class ScatterExtremum(Scatter, abstract=True):
     gradient: d.Gradient = {
         "x": lambda g, op: where(equal(op.x, op.result), _shares(g, op), 0),
         "indices": _NO_SLOPE,
-        "updates": lambda g, op: where(equal(op.updates, _at(op, op.result)), _at(op, _shares(g, op)), 0),
+        "updates": lambda g, op: where(equal(op.updates, _take(op, op.result)), _take(op, _shares(g, op)), 0),
     }
 
 
@@ -237,7 +237,7 @@ def _shares(g: Output, op: Operation) -> Tensor:
     """The cotangent divided by how many values tie for the extreme."""
     g = wide(g)
     ones = cast(equal(op.x, op.result), g.dtype)
-    count = _put(TensorScatterAdd, op, ones, cast(equal(op.updates, _at(op, op.result)), g.dtype))
+    count = _scatter(TensorScatterAdd, op, ones, cast(equal(op.updates, _take(op, op.result)), g.dtype))
     return divide(g, count)
 
 
@@ -297,10 +297,10 @@ class TensorScatterMul(Scatter):
     infer = _typed(d.is_number)
     promotes = Promotion(d.is_number, ("x", "updates"))
     gradient: d.Gradient = {
-        "x": lambda g, op: multiply(g, conj(_put(TensorScatterMul, op, ones_like(op.x), op.updates))),
+        "x": lambda g, op: multiply(g, conj(_scatter(TensorScatterMul, op, ones_like(op.x), op.updates))),
         "indices": _NO_SLOPE,
         "updates": lambda g, op: multiply(
-            wide(_at(op, multiply(g, conj(op.x)))), conj(_products_of_others(wide(op.updates), op))
+            wide(_take(op, multiply(g, conj(op.x)))), conj(_products_of_others(wide(op.updates), op))
         ),
     }
     rounds_once = True
@@ -335,9 +335,9 @@ def _products_of_others(updates: Output, op: Operation) -> Tensor:
     places = d.apply(GatherV2, (places, by_place), (axes, axes))
     rows = d.apply(GatherV2, (reshape(first, shape), by_place), (axes, axes))
     before = _running_product(rows, begins(places, axes, False), axes, False)
-    behind = _running_product(rows, begins(places, axes, True), axes, True)
+    after = _running_product(rows, begins(places, axes, True), axes, True)
     back = argsort(by_place, axes)
-    others = d.apply(GatherV2, (multiply(before, behind), back), (axes, axes))
+    others = d.apply(GatherV2, (multiply(before, after), back), (axes, axes))
     return transpose(reshape(others, first.shape), order)
 
 

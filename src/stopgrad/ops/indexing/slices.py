@@ -153,10 +153,10 @@ def span_of(index: slice, size: Size) -> Span:
         if bound is None or (isinstance(bound, Dim) and bound is not index.step):
             continue
         if isinstance(bound, Dim) or not d.is_whole(bound):
-            known = "sg.dynamic_slice starts where a tensor says" if isinstance(bound, Output) else ""
+            hint = "sg.dynamic_slice starts where a tensor says" if isinstance(bound, Output) else ""
             raise ShapeError(
                 f"(C3) {bound!r} bounds no slice; take whole numbers and sizes, and for the step a number"
-                f"{known and '; '}{known}"
+                f"{hint and '; '}{hint}"
             )
     index = slice(
         *[b if b is None or isinstance(b, Dim) else d.whole(b) for b in (index.start, index.stop, index.step)]

@@ -51,17 +51,17 @@ __all__ = [
 
 def like(updates: ArrayLike, x: ArrayLike, constraint: str) -> Any:
     """Updates in the dtype of the tensor that they go into; a dtype of a higher kind is refused."""
-    wanted = d.type_of(x).dtype
+    target = d.type_of(x).dtype
     updates = updates.as_output() if isinstance(updates, Operation) else updates
-    have = d.type_of(updates).dtype
-    if have is wanted:
-        return updates if isinstance(updates, Output) else d.as_array(updates, wanted)
-    if _rank(have) > _rank(wanted):
+    actual = d.type_of(updates).dtype
+    if actual is target:
+        return updates if isinstance(updates, Output) else d.as_array(updates, target)
+    if _rank(actual) > _rank(target):
         raise DTypeError(
-            f"({constraint}) updates of {have} do not go into a tensor of {wanted} without loss; convert "
+            f"({constraint}) updates of {actual} do not go into a tensor of {target} without loss; convert "
             "one with sg.cast"
         )
-    return cast(d.as_array(updates) if d.is_python(updates) else updates, wanted)
+    return cast(d.as_array(updates) if d.is_python(updates) else updates, target)
 
 
 def _rank(dtype: DType) -> int:
@@ -176,18 +176,18 @@ class Updates:
 
 def _fitted(values: ArrayLike, choice: Choice) -> Any:
     """Values broadcast to the shape of the choice; surplus leading axes of size 1 are dropped."""
-    have, wanted = d.type_of(values).shape, choice.shape
-    if have == wanted:
+    actual, expected = d.type_of(values).shape, choice.shape
+    if actual == expected:
         return values
-    extra = len(have) - len(wanted)
-    if extra > 0 and all(isinstance(n, int) and n == 1 for n in have[:extra]):
-        values, have = reshape(values, have[extra:]), have[extra:]
+    extra = len(actual) - len(expected)
+    if extra > 0 and all(isinstance(n, int) and n == 1 for n in actual[:extra]):
+        values, actual = reshape(values, actual[extra:]), actual[extra:]
     try:
-        return broadcast_to(values, wanted)
+        return broadcast_to(values, expected)
     except ShapeError:
         raise ShapeError(
-            f"values of shape {d.show_shape(have)} do not fit what the index chooses, of shape "
-            f"{d.show_shape(wanted)}"
+            f"values of shape {d.show_shape(actual)} do not fit what the index chooses, of shape "
+            f"{d.show_shape(expected)}"
         ) from None
 
 

@@ -104,8 +104,8 @@ class MatMul(Op):
             return xp.matmul(a, b, preferred_element_type=accumulate)
         if transpose_a and not transpose_b and xp.jax.default_backend() == "cpu":
             if _swaps(a, b):
-                made = xp.lax.dot_general(b, a, (((0,), (0,)), ((), ())), preferred_element_type=accumulate)
-                return xp.lax.optimization_barrier(made).T  # Without the barrier, XLA would swap them back.
+                yt = xp.lax.dot_general(b, a, (((0,), (0,)), ((), ())), preferred_element_type=accumulate)
+                return xp.lax.optimization_barrier(yt).T  # Without the barrier, XLA would swap them back.
             # XLA would use another library for it, which is slower than this copy and the product together.
             a, transpose_a = xp.lax.optimization_barrier(a.T), False
         # The contracted axes are passed on without transposing: in a loop a transposed copy costs more than
@@ -217,8 +217,8 @@ def _swaps(a: Array, b: Array) -> bool:
     Figures: docs/performance.md, "Products on CPUs".
     """
     (k, m), n = a.shape, b.shape[1]
-    known = all(isinstance(size, int) for size in (k, m, n))
-    return known and a.dtype == np.float32 and k * m >= _WORTH and n * (k + m) < k * m
+    is_known = all(isinstance(size, int) for size in (k, m, n))
+    return is_known and a.dtype == np.float32 and k * m >= _WORTH and n * (k + m) < k * m
 
 
 def _gradient_a(g: Output, op: Operation) -> Tensor:
@@ -426,12 +426,12 @@ def sizes_in(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
         if len(term) != len(shape):
             raise ShapeError(f"(C2) {equation!r} has {len(term)} letters for an operand of {len(shape)} axes")
         for label, size in zip(term, shape, strict=True):
-            have = sizes.get(label, 1)
-            if have == 1 or size == 1:
-                sizes[label] = size if have == 1 else have
-            elif not d.same_size(have, size):
+            other = sizes.get(label, 1)
+            if other == 1 or size == 1:
+                sizes[label] = size if other == 1 else other
+            elif not d.same_size(other, size):
                 raise ShapeError(
-                    f"(C3) in {equation!r} the sizes {have} and {size} of {label!r} differ, and neither is 1"
+                    f"(C3) in {equation!r} the sizes {other} and {size} of {label!r} differ, and neither is 1"
                 )
             elif isinstance(size, int):
                 sizes[label] = size
@@ -447,12 +447,12 @@ def _without_repetition(equation: str, xs: tuple[Any, ...]) -> tuple[str, tuple[
     """The same sum without the axes of size 1 that would be broadcast. Sizes are numbers here."""
     left, _, right = equation.partition("->")
     sizes = sizes_in(equation, [x.shape for x in xs])
-    terms, kept = [], []
+    terms, squeezed = [], []
     for term, x in zip(left.split(","), xs, strict=True):
         drop = tuple(i for i, label in enumerate(term) if x.shape[i] == 1 and sizes[label] != 1)
         terms.append("".join(label for i, label in enumerate(term) if i not in drop))
-        kept.append(x.squeeze(drop) if drop else x)
-    return f"{','.join(terms)}->{right}", tuple(kept)
+        squeezed.append(x.squeeze(drop) if drop else x)
+    return f"{','.join(terms)}->{right}", tuple(squeezed)
 
 
 def _einsum_gradient(g: Output, op: Operation, i: int) -> Tensor:
@@ -468,14 +468,14 @@ def _einsum_gradient(g: Output, op: Operation, i: int) -> Tensor:
     sizes = sizes_in(op.equation, [v.shape for v in op.inputs])
     own = dict(zip(term, x.shape, strict=True))
     reached = set(right).union(*(t for t, _ in others))
-    wanted = "".join(
+    result = "".join(
         label for label in own if label in reached and not (own[label] == 1 and sizes[label] != 1)
     )
     dx = d.apply(
-        Einsum, (g, *(v for _, v in others)), (f"{','.join([right, *(t for t, _ in others)])}->{wanted}",)
+        Einsum, (g, *(v for _, v in others)), (f"{','.join([right, *(t for t, _ in others)])}->{result}",)
     )
-    at = dict(zip(wanted, dx.shape, strict=True))
-    dx = reshape(dx, tuple(at.get(label, 1) for label in own))
+    lengths = dict(zip(result, dx.shape, strict=True))
+    dx = reshape(dx, tuple(lengths.get(label, 1) for label in own))
     dx = broadcast_to(dx, tuple(own.values()))
     if len(own) == len(term):
         return dx
@@ -530,7 +530,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: Any, name: str | None = None) ->
     left, right = list(string.ascii_lowercase[:p]), list(string.ascii_uppercase[:q])
     for i, k in zip(met_a, met_b, strict=True):
         right[k] = left[i]
-    kept = [c for i, c in enumerate(left) if i not in met_a] + [
+    remaining = [c for i, c in enumerate(left) if i not in met_a] + [
         c for k, c in enumerate(right) if k not in met_b
     ]
-    return d.apply(Einsum, (a, b), (f"{''.join(left)},{''.join(right)}->{''.join(kept)}",), name)
+    return d.apply(Einsum, (a, b), (f"{''.join(left)},{''.join(right)}->{''.join(remaining)}",), name)

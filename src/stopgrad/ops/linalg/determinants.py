@@ -62,7 +62,7 @@ class MatrixDeterminant(Op):
         return d.tensor_type(_square(x).dtype, x.shape[:-2])
 
     promotes = BOTH
-    gradient: d.Gradient = {"x": lambda g, op: _each(wide(g)) * adjoint(d.apply(Adjugate, (wide(op.x),)))}
+    gradient: d.Gradient = {"x": lambda g, op: _spread(wide(g)) * adjoint(d.apply(Adjugate, (wide(op.x),)))}
     batch = d.ALONG
     rounds_once = True
     lower = lambda xp, x: xp.linalg.det(x)
@@ -90,7 +90,7 @@ def det(input: ArrayLike, name: str | None = None) -> Tensor:
     return d.apply(MatrixDeterminant, (input,), (), name)
 
 
-def _each(g: ArrayLike) -> Tensor:
+def _spread(g: ArrayLike) -> Tensor:
     """A number for each matrix, in a shape that broadcasts with the matrices."""
     return expand_dims(g, (-2, -1))
 
@@ -172,7 +172,7 @@ def _to_adjugate(g: Output, x: Output) -> Tensor:
     """The cotangent of x, in the bases of singular vectors, from products of all singular values but two."""
     s, u, v = d.apply(Svd, (x,), (True,))
     turn = det(u) * conj(det(v))
-    k = matmul(matmul(v, g, adjoint_a=True), u) * _each(conj(turn))
+    k = matmul(matmul(v, g, adjoint_a=True), u) * _spread(conj(turn))
     others = cast(_products_without_two(s), u.dtype)
     from_diagonal = squeeze(matmul(others, expand_dims(diag_part(k), -1)), -1)
     inner = diag(from_diagonal) - others * k
@@ -235,7 +235,7 @@ def _to_logarithm(gs: Sequence[Output], op: Operation) -> Tensor:
     if op.x.dtype.is_complex:
         # The phase changes by the imaginary part of the change of log det.
         factor = complex(factor, -imag(conj(of_sign) * op.result))
-    return _each(factor) * adjoint(inv(wide(op.x)))
+    return _spread(factor) * adjoint(inv(wide(op.x)))
 
 
 @d.builds(LogMatrixDeterminant)

@@ -170,10 +170,27 @@ def _sizes(
 ) -> tuple[Size, Size]:
     """The numbers of rows and columns of matrices with these diagonals; -1 stands for the fewest."""
     rows, columns = length - min(high, 0), length + max(low, 0)
-    given = [None if d.is_whole(n) and d.whole(n) == -1 else d.shape_of([n])[0] for n in (num_rows, num_cols)]
-    if given[0] is given[1] is None:
+    sizes = [None if d.is_whole(n) and d.whole(n) == -1 else d.shape_of([n])[0] for n in (num_rows, num_cols)]
+    if sizes[0] is sizes[1] is None:
         rows = columns = larger(rows, columns)
-    return rows if given[0] is None else given[0], columns if given[1] is None else given[1]
+    return rows if sizes[0] is None else sizes[0], columns if sizes[1] is None else sizes[1]
+
+
+def _fitting_sizes(
+    kind: TensorType, low: int, high: int, num_rows: Size | str, num_cols: Size | str
+) -> tuple[Size, Size]:
+    """The numbers of rows and columns of matrices with diagonals of this type, which must fit them."""
+    if kind.ndim < 1 + (low < high):
+        raise ShapeError(f"(C1) {kind!r} has no axes for {high - low + 1} diagonals and their elements")
+    rows, columns = _sizes(kind.shape[-1], low, high, num_rows, num_cols)
+    if low < high and not d.same_size(kind.shape[-2], high - low + 1):
+        raise ShapeError(
+            f"(C1) {kind!r} does not hold {high - low + 1} diagonals along its last axis but one"
+        )
+    longest = smaller(rows + min(high, 0), columns - max(low, 0))
+    if not d.same_size(kind.shape[-1], longest):
+        raise ShapeError(f"(C2) the longest diagonal has {longest} elements, not {kind.shape[-1]}")
+    return rows, columns
 
 
 @d.builds(MatrixDiag)
@@ -215,29 +232,19 @@ def diag(
                [0., 0., 2.]])
     """
     low, high = _diagonals(k, align)
-    kind = d.type_of(diagonal)
     with d.about(MatrixDiag, diagonal):
-        if kind.ndim < 1 + (low < high):
-            raise ShapeError(f"(C1) {kind!r} has no axes for {high - low + 1} diagonals and their elements")
-        rows, columns = _sizes(kind.shape[-1], low, high, num_rows, num_cols)
-        if low < high and not d.same_size(kind.shape[-2], high - low + 1):
-            raise ShapeError(
-                f"(C1) {kind!r} does not hold {high - low + 1} diagonals along its last axis but one"
-            )
-        longest = smaller(rows + min(high, 0), columns - max(low, 0))
-        if not d.same_size(kind.shape[-1], longest):
-            raise ShapeError(f"(C2) the longest diagonal has {longest} elements, not {kind.shape[-1]}")
+        rows, columns = _fitting_sizes(d.type_of(diagonal), low, high, num_rows, num_cols)
     padded = not (d.is_whole(padding_value) and padding_value == 0)
     last = None if padded else name
     if low == high:
-        made = _to_matrix(diagonal, low, rows, columns, last)
+        matrices = _to_matrix(diagonal, low, rows, columns, last)
     else:
         parts = [
             _to_matrix(_row(diagonal, i, low, high, rows, columns, align), i, rows, columns)
             for i in range(high, low - 1, -1)
         ]
-        made = add_n(parts, last)
-    return _inside(made, low, high, padding_value, name) if padded else made
+        matrices = add_n(parts, last)
+    return _inside(matrices, low, high, padding_value, name) if padded else matrices
 
 
 def _row(x: ArrayLike, offset: int, low: int, high: int, rows: Size, columns: Size, align: str) -> Tensor:
@@ -287,13 +294,13 @@ def diag_part(
         check_matrices(kind, "C1", "input")
     rows, columns = kind.shape[-2:]
     longest = d.at_least(smaller(rows + min(high, 0), columns - max(low, 0)), 0)
-    found = []
+    diagonals = []
     for offset in range(high, low - 1, -1):
         missing = longest - _length(rows, columns, offset)
         around = (0, missing) if _is_left(offset, align) else (missing, 0)
         part = d.apply(MatrixDiagPart, (input,), (offset,))
-        found.append(pad(part, [(0, 0)] * (kind.ndim - 2) + [around], constant_values=padding_value))
-    return stack(found, -2, name)
+        diagonals.append(pad(part, [(0, 0)] * (kind.ndim - 2) + [around], constant_values=padding_value))
+    return stack(diagonals, -2, name)
 
 
 @d.guarded("set_diag")
@@ -330,8 +337,8 @@ def set_diag(
     kind = d.type_of(input)
     check_matrices(kind, "C1", "input")
     rows, columns = kind.shape[-2:]
-    made = diag(diagonal, k=k, num_rows=rows, num_cols=columns, align=align)
-    return where(band(full((rows, columns), True), low, high), made, input, name)
+    replacement = diag(diagonal, k=k, num_rows=rows, num_cols=columns, align=align)
+    return where(band(full((rows, columns), True), low, high), replacement, input, name)
 
 
 # ------------------------------------------------------------------------------- identity and trace

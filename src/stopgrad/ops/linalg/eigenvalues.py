@@ -226,8 +226,8 @@ class Eig(Op):
     def lower(xp: Namespace, x: Array) -> Any:
         def both(x: Array) -> Any:
             kind = np.result_type(x.dtype, np.complex64)  # NumPy returns real numbers if all are real.
-            found = where_possible(lambda a: tuple(xp.linalg.eig(a)), x)
-            values, vectors = (y.astype(kind) for y in found)
+            results = where_possible(lambda a: tuple(xp.linalg.eig(a)), x)
+            values, vectors = (y.astype(kind) for y in results)
             return values, vectors * phases(xp, vectors)
 
         return finite_only(xp, both, x)

@@ -73,12 +73,12 @@ def matrix_power(x: ArrayLike, n: int, name: str | None = None) -> Tensor:
         return broadcast_to(unit, kind.shape, name)
     square = x if exponent > 0 else d.apply(MatrixInverse, (x,))
     result: Tensor = None
-    left = abs(exponent)
-    while left:
-        if left % 2:
+    remaining = abs(exponent)
+    while remaining:
+        if remaining % 2:
             result = square if result is None else matmul(result, square)
-        left //= 2
-        square = matmul(square, square) if left else square
+        remaining //= 2
+        square = matmul(square, square) if remaining else square
     return identity(result, name)
 
 

@@ -150,13 +150,13 @@ def vector_norm(
     """
     (x,) = d.together(x, promotes=BOTH)
     axes = d.normal_axes(axis, d.type_of(x).ndim, "C1")
-    kept, order = d.flag(keepdims), _number(ord)
+    keep, order = d.flag(keepdims), _number(ord)
     if order == 0:
         kind = d.type_of(x).dtype.real
-        return reduce_sum(cast(not_equal(x, cast(d.as_array(0), d.type_of(x).dtype)), kind), axes, kept, name)
+        return reduce_sum(cast(not_equal(x, cast(d.as_array(0), d.type_of(x).dtype)), kind), axes, keep, name)
     if math.isinf(order):
-        return (reduce_max if order > 0 else reduce_min)(modulus(x), axes, kept, name)
-    return d.apply(VectorNorm, (x,), (order, axes, kept), name)
+        return (reduce_max if order > 0 else reduce_min)(modulus(x), axes, keep, name)
+    return d.apply(VectorNorm, (x,), (order, axes, keep), name)
 
 
 @d.reads_arguments
@@ -205,25 +205,25 @@ def matrix_norm(
     ndim = d.type_of(x).ndim
     with d.about(VectorNorm, x):
         rows, columns = _two_axes(axis, ndim)
-    kept = d.flag(keepdims)
+    keep = d.flag(keepdims)
     if isinstance(ord, str) and ord in ("fro", "euclidean"):
-        return d.apply(VectorNorm, (x,), (2.0, tuple(sorted((rows, columns))), kept), name)
+        return d.apply(VectorNorm, (x,), (2.0, tuple(sorted((rows, columns))), keep), name)
     order = ord if isinstance(ord, str) else d.real(ord)
-    last = name if not kept else None
+    last = name if not keep else None
     if order in ("nuc", 2.0, -2.0):
         others = tuple(i for i in range(ndim) if i not in (rows, columns))
         perm = (*others, rows, columns)
         values = svdvals(x if perm == tuple(range(ndim)) else transpose(x, perm))
-        found = {"nuc": reduce_sum, 2.0: reduce_max, -2.0: reduce_min}[order](values, -1, False, last)
+        norms = {"nuc": reduce_sum, 2.0: reduce_max, -2.0: reduce_min}[order](values, -1, False, last)
     elif order in (1.0, -1.0, math.inf, -math.inf):
         summed, compared = (rows, columns) if abs(order) == 1 else (columns, rows)
         sums = reduce_sum(modulus(x), summed, True)
-        found = (reduce_max if order > 0 else reduce_min)(sums, (summed, compared), False, last)
+        norms = (reduce_max if order > 0 else reduce_min)(sums, (summed, compared), False, last)
     else:
         raise ArgumentError(
             f"{ord!r} is no norm of matrices; take 'fro', 'nuc', 1, -1, 2, -2, np.inf or -np.inf"
         )
-    return expand_dims(found, tuple(sorted((rows, columns))), name) if kept else found
+    return expand_dims(norms, tuple(sorted((rows, columns))), name) if keep else norms
 
 
 @d.reads_arguments
@@ -268,14 +268,14 @@ def norm(
         >>> sg.norm(np.array([[3.0, 0.0], [4.0, 5.0]]), np.inf, axis=(0, 1))
         array(9.)
     """
-    kept = keepdims is not None and d.flag(keepdims)
+    keep = keepdims is not None and d.flag(keepdims)
     if isinstance(axis, Sequence) and len(axis) == 2:
-        return matrix_norm(tensor, kept, ord, axis, name)
+        return matrix_norm(tensor, keep, ord, axis, name)
     if ord == "nuc":
         raise ArgumentError(
             "'nuc' is a norm of matrices: say along which two axes they lie, as axis=(-2, -1)"
         )
-    return vector_norm(tensor, axis, kept, ord, name)
+    return vector_norm(tensor, axis, keep, ord, name)
 
 
 # --------------------------------------------------------------------------------------------- scaled

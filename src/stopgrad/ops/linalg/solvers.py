@@ -45,17 +45,17 @@ def where_possible(function: Callable[..., Any], *arrays: Any) -> Any:
         pass
     batch = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     spread = [np.broadcast_to(a, (*batch, *a.shape[-2:])) for a in arrays]
-    several, found = False, []
+    several, by_matrix = False, []
     for i in np.ndindex(*batch):
         try:
-            made = function(*(a[i] for a in spread))
+            computed = function(*(a[i] for a in spread))
         except np.linalg.LinAlgError:
             regular = function(*(np.eye(*a.shape[-2:], dtype=a.dtype) for a in arrays))
             parts = regular if isinstance(regular, tuple) else (regular,)
-            made = tuple(np.full_like(part, np.nan) for part in parts)
-        several = isinstance(made, tuple) and len(made) > 1
-        found.append(made if isinstance(made, tuple) else (made,))
-    results = tuple(np.reshape(np.stack(v), (*batch, *v[0].shape)) for v in zip(*found, strict=True))
+            computed = tuple(np.full_like(part, np.nan) for part in parts)
+        several = isinstance(computed, tuple) and len(computed) > 1
+        by_matrix.append(computed if isinstance(computed, tuple) else (computed,))
+    results = tuple(np.reshape(np.stack(v), (*batch, *v[0].shape)) for v in zip(*by_matrix, strict=True))
     return results if several else results[0]
 
 

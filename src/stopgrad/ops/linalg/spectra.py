@@ -89,9 +89,9 @@ def turn(vectors: Output, g: Output) -> Tensor:
 def finite_only(xp: Namespace, function: Callable[[Any], tuple[Any, ...]], x: Array) -> tuple[Any, ...]:
     """The results of a function of matrices, with NaN for matrices that hold a NaN or an infinity."""
     bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
-    found = function(xp.where(bad, xp.zeros((), x.dtype), x))
+    results = function(xp.where(bad, xp.zeros((), x.dtype), x))
     return tuple(
-        xp.where(bad if y.ndim == x.ndim else bad[..., 0], xp.asarray(np.nan, y.dtype), y) for y in found
+        xp.where(bad if y.ndim == x.ndim else bad[..., 0], xp.asarray(np.nan, y.dtype), y) for y in results
     )
 
 
@@ -156,12 +156,12 @@ class Svd(Op):
         def one(matrix: Array) -> Any:
             return tuple(xp.linalg.svd(matrix, full_matrices=full_matrices))
 
-        return finite_only(xp, lambda x: _chosen(xp, *where_possible(one, x)), x)
+        return finite_only(xp, lambda x: _with_chosen_factors(xp, *where_possible(one, x)), x)
 
     @staticmethod
     def xla(xp: Namespace, x: Array, full_matrices: bool) -> Any:
         def all_of_them(x: Array) -> Any:
-            return _chosen(xp, *xp.linalg.svd(x, full_matrices=full_matrices))
+            return _with_chosen_factors(xp, *xp.linalg.svd(x, full_matrices=full_matrices))
 
         return finite_only(xp, all_of_them, x)
 
@@ -176,7 +176,7 @@ class Svd(Op):
     extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[float("inf"), 0.0], [0.0, 1.0]],))
 
 
-def _chosen(xp: Namespace, u: Array, s: Array, vh: Array) -> tuple[Any, Any, Any]:
+def _with_chosen_factors(xp: Namespace, u: Array, s: Array, vh: Array) -> tuple[Any, Any, Any]:
     """The singular values, and the singular vectors with their factors chosen."""
     v = xp.conj(xp.swapaxes(vh, -1, -2))
     of_u = phases(xp, u)

@@ -112,8 +112,8 @@ def huber(
     width, error = wide(width), subtract(wide(y), wide(x))
     # Parabola and line as one product of signed numbers: nothing overflows, and no |e| has a kink at 0.
     inside = minimum(maximum(error, negative(width)), width)
-    found = multiply(inside, subtract(error, multiply(inside, 0.5)))
-    return cast(reduce_mean(found, axis), d.type_of(x).dtype, name)
+    losses = multiply(inside, subtract(error, multiply(inside, 0.5)))
+    return cast(reduce_mean(losses, axis), d.type_of(x).dtype, name)
 
 
 @d.guarded("log_cosh")
@@ -140,8 +140,8 @@ def log_cosh(
     """
     x, y = floating(labels, predictions)
     e = subtract(wide(y), wide(x))
-    found = subtract(add(e, softplus(multiply(e, -2.0))), math.log(2.0))
-    return cast(reduce_mean(found, axis), d.type_of(x).dtype, name)
+    losses = subtract(add(e, softplus(multiply(e, -2.0))), math.log(2.0))
+    return cast(reduce_mean(losses, axis), d.type_of(x).dtype, name)
 
 
 @d.guarded("l2_loss")
@@ -191,15 +191,15 @@ def log_poisson_loss(
     """
     z, c = floating(targets, log_input)
     dtype, z, c = d.type_of(z).dtype, wide(z), wide(c)
-    found = subtract(exp(c), multiply(z, c))
+    losses = subtract(exp(c), multiply(z, c))
     if d.flag(compute_full_loss):
         large = greater(z, 1)
         counts = where(large, z, 1)
         stirling = add(
             subtract(multiply(counts, log(counts)), counts), multiply(log(multiply(counts, 2 * math.pi)), 0.5)
         )
-        found = add(found, where(large, stirling, 0))
-    return cast(found, dtype, name)
+        losses = add(losses, where(large, stirling, 0))
+    return cast(losses, dtype, name)
 
 
 @d.guarded("poisson_loss")
@@ -225,8 +225,8 @@ def poisson_loss(
         array(0.5)
     """
     z, mean = floating(labels, predictions)
-    found = subtract(wide(mean), xlogy(wide(z), wide(mean)))
-    return cast(reduce_mean(found, axis), d.type_of(z).dtype, name)
+    losses = subtract(wide(mean), xlogy(wide(z), wide(mean)))
+    return cast(reduce_mean(losses, axis), d.type_of(z).dtype, name)
 
 
 # -------------------------------------------------------------------------------------- classification
@@ -245,8 +245,8 @@ def _hinge(
     squared: bool,
 ) -> Tensor:
     z, y = floating(labels, predictions)
-    found = relu(subtract(1.0, multiply(_signs(wide(z)), wide(y))))
-    return cast(reduce_mean(square(found) if squared else found, axis), d.type_of(z).dtype, name)
+    losses = relu(subtract(1.0, multiply(_signs(wide(z)), wide(y))))
+    return cast(reduce_mean(square(losses) if squared else losses, axis), d.type_of(z).dtype, name)
 
 
 @d.guarded("hinge")
@@ -324,8 +324,8 @@ def weighted_cross_entropy_with_logits(
     z, x, weight = floating(labels, logits, pos_weight)
     dtype, z, x = d.type_of(z).dtype, wide(z), wide(x)
     factor = add(1.0, multiply(subtract(wide(weight), 1.0), z))
-    found = add(multiply(subtract(1.0, z), x), multiply(factor, softplus(negative(x))))
-    return cast(found, dtype, name)
+    losses = add(multiply(subtract(1.0, z), x), multiply(factor, softplus(negative(x))))
+    return cast(losses, dtype, name)
 
 
 @d.guarded("smooth_labels")
@@ -392,10 +392,10 @@ def sigmoid_focal_loss(
     dtype, z, x, power = d.type_of(z).dtype, wide(z), wide(x), wide(power)
     # The logarithm of z · (1 - p) + (1 - z) · p.
     miss = logaddexp(add(log(z), log_sigmoid(negative(x))), add(log1p(negative(z)), log_sigmoid(x)))
-    found = multiply(exp(multiply(power, miss)), sigmoid_cross_entropy_with_logits(z, x))
+    losses = multiply(exp(multiply(power, miss)), sigmoid_cross_entropy_with_logits(z, x))
     if alpha is not None:
-        found = multiply(found, _balance(z, alpha))
-    return cast(found, dtype, name)
+        losses = multiply(losses, _balance(z, alpha))
+    return cast(losses, dtype, name)
 
 
 def _balance(z: ArrayLike, alpha: ArrayLike) -> Tensor:
@@ -513,8 +513,8 @@ def kl_div(
         share = exp(p)
         terms = where(greater(share, 0), multiply(share, subtract(where(greater(share, 0), p, 0), q)), 0)
     else:
-        there = greater(p, 0)
-        terms = subtract(xlogy(p, p), where(there, multiply(p, where(there, q, 0)), 0))
+        positive = greater(p, 0)
+        terms = subtract(xlogy(p, p), where(positive, multiply(p, where(positive, q, 0)), 0))
     reduce = chosen(
         reduction,
         {"none": lambda t: t, "sum": reduce_sum, "mean": reduce_mean, "batchmean": _mean_of_batch},

@@ -174,8 +174,8 @@ def info_nce(
         >>> sg.info_nce(np.eye(2), np.eye(2), temperature=1.0)
         array([0.31326169, 0.31326169])
     """
-    given = [queries, keys, temperature] + ([] if negatives is None else [negatives])
-    q, k, heat, *others = floating(*given)
+    tensors = [queries, keys, temperature] + ([] if negatives is None else [negatives])
+    q, k, heat, *others = floating(*tensors)
     shape = d.type_of(q).shape
     if len(shape) != 2 or d.type_of(k).ndim != 2:
         raise ShapeError(f"takes [n, features] and [n, features], not {d.type_of(q)!r} and {d.type_of(k)!r}")

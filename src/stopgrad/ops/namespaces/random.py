@@ -419,10 +419,10 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
     """
     checked_key(key, "logits")
     kind = d.type_of(logits)
-    behind = d.normal_axis(axis, kind.ndim, "C1") - kind.ndim
+    axis_from_end = d.normal_axis(axis, kind.ndim, "C1") - kind.ndim
     if shape is not None:
         sizes = d.shape_of(shape)
-        batch = kind.shape[:behind] + kind.shape[kind.ndim + behind + 1 :]
+        batch = kind.shape[:axis_from_end] + kind.shape[kind.ndim + axis_from_end + 1 :]
         front = sizes[: len(sizes) - len(batch)]
         if len(sizes) < len(batch) or not d.same_shape(sizes[len(front) :], batch):
             shown = d.show_shape(batch)
@@ -431,7 +431,7 @@ def categorical(key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeL
                 f" does, which is {shown}"
             )
         logits = broadcast_to(logits, (*front, *kind.shape))
-    return random_categorical(logits, None, key, axis=behind)
+    return random_categorical(logits, None, key, axis=axis_from_end)
 
 
 @_drawn

@@ -376,14 +376,12 @@ def conv2d_backprop_input(
     groups: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    wanted = d.shape_of(shape)
-    read = read_geometry(
-        ConvBackpropInput, (filters, g), max(len(wanted) - 2, 0), strides, padding, dilations
-    )
+    sizes = d.shape_of(shape)
+    read = read_geometry(ConvBackpropInput, (filters, g), max(len(sizes) - 2, 0), strides, padding, dilations)
     return d.apply(
         ConvBackpropInput,
         (filters, g),
-        (wanted, *read, number_of_groups(groups, wanted[-1] if wanted else 1, d.type_of(filters).shape)),
+        (sizes, *read, number_of_groups(groups, sizes[-1] if sizes else 1, d.type_of(filters).shape)),
         name,
     )
 
@@ -537,11 +535,11 @@ def conv2d_backprop_filter(
     groups: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    wanted, kind = d.shape_of(shape), d.type_of(x)
-    read = read_geometry(ConvBackpropFilter, (x, g), max(len(wanted) - 2, 0), strides, padding, dilations)
+    sizes, kind = d.shape_of(shape), d.type_of(x)
+    read = read_geometry(ConvBackpropFilter, (x, g), max(len(sizes) - 2, 0), strides, padding, dilations)
     return d.apply(
         ConvBackpropFilter,
         (x, g),
-        (wanted, *read, number_of_groups(groups, kind.shape[-1] if kind.ndim else 1, wanted)),
+        (sizes, *read, number_of_groups(groups, kind.shape[-1] if kind.ndim else 1, sizes)),
         name,
     )

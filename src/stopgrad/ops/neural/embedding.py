@@ -92,5 +92,5 @@ def in_top_k(targets: ArrayLike, predictions: ArrayLike, k: int, name: str | Non
     inside = logical_and(greater_equal(targets, 0), less(targets, classes))
     own = take_along_axis(values, expand_dims(where(inside, targets, 0), 1), 1)
     above = reduce_sum(cast(greater(values, own), d.int32), 1)
-    there = logical_and(inside, is_finite(squeeze(own, 1)))
-    return logical_and(there, less(above, d.whole(k)), name)
+    valid = logical_and(inside, is_finite(squeeze(own, 1)))
+    return logical_and(valid, less(above, d.whole(k)), name)

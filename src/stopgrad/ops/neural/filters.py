@@ -81,8 +81,9 @@ def _convolved(
         x = reshape(x, (d.product(x_type.shape[: extra + 1]), *x_type.shape[extra + 1 :]))
     laid = to_channels_last(x, n, first)
     shape = d.type_of(laid).shape
-    given = [channels_last(v, n, first) for v in (strides, padding, _or_one(dilations))]
-    values = (*read_geometry(Conv, (x, filters), n, *given), number_of_groups(groups, shape[-1], kind.shape))
+    settings = [channels_last(v, n, first) for v in (strides, padding, _or_one(dilations))]
+    geometry = read_geometry(Conv, (x, filters), n, *settings)
+    values = (*geometry, number_of_groups(groups, shape[-1], kind.shape))
     direct = name if not first and not extra else None
     y = d.apply(Conv, (laid, filters), values, direct)
     if extra:
@@ -313,8 +314,8 @@ def _transposed(
         for type, which in ((x_type, "an input"), (kind, "filters")):
             if type.ndim != n + 2:
                 raise ShapeError(f"(C2) {what} takes {which} of {n + 2} axes, not {type!r}")
-    given = [channels_last(v, n, first) for v in (strides, padding, _or_one(dilations))]
-    geometry = read_geometry(ConvBackpropInput, (filters, x), n, *given)
+    settings = [channels_last(v, n, first) for v in (strides, padding, _or_one(dilations))]
+    geometry = read_geometry(ConvBackpropInput, (filters, x), n, *settings)
     laid = to_channels_last(x, n, first)
     shape = d.type_of(laid).shape
     count = 1 if groups is None else d.whole(groups)
@@ -322,14 +323,14 @@ def _transposed(
     if output_shape is None:
         spatial = _shape_before(shape[1:-1], kind.shape[:-2], *geometry)
     else:
-        wanted = channels_last(d.shape_of(output_shape), n, first)
-        if len(wanted) == n + 2:
-            batch, spatial, channels = wanted[0], tuple(wanted[1:-1]), wanted[-1]
-        elif len(wanted) == n:
-            spatial = tuple(wanted)
+        sizes = channels_last(d.shape_of(output_shape), n, first)
+        if len(sizes) == n + 2:
+            batch, spatial, channels = sizes[0], tuple(sizes[1:-1]), sizes[-1]
+        elif len(sizes) == n:
+            spatial = tuple(sizes)
         else:
             with d.about(ConvBackpropInput, filters, x):
-                raise ShapeError(f"(C2) output_shape has {len(wanted)} sizes; there are {n + 2} axes")
+                raise ShapeError(f"(C2) output_shape has {len(sizes)} sizes; there are {n + 2} axes")
     groups = number_of_groups(groups, channels, kind.shape)
     direct = None if first else name
     y = d.apply(ConvBackpropInput, (filters, laid), ((batch, *spatial, channels), *geometry, groups), direct)

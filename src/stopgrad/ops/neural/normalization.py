@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-def _part(name: str | None, part: str) -> str | None:
+def _part_name(name: str | None, part: str) -> str | None:
     """The name of one of several results: ``name/part``."""
     if name is None:
         return None
@@ -73,8 +73,8 @@ def moments(
     """
     (x,) = floating(x)
     keep = d.flag(keepdims)
-    mean = reduce_mean(x, axes, keep, _part(name, "mean"))
-    return mean, reduce_variance(x, axes, keep, _part(name, "variance"))
+    mean = reduce_mean(x, axes, keep, _part_name(name, "mean"))
+    return mean, reduce_variance(x, axes, keep, _part_name(name, "variance"))
 
 
 @d.guarded("weighted_moments")
@@ -114,7 +114,7 @@ def weighted_moments(
     if not keep:
         gone = d.normal_axes(axes, len(shape))
         mean, variance = squeeze(mean, gone), squeeze(variance, gone)
-    return cast(mean, dtype, _part(name, "mean")), cast(variance, dtype, _part(name, "variance"))
+    return cast(mean, dtype, _part_name(name, "mean")), cast(variance, dtype, _part_name(name, "variance"))
 
 
 @d.guarded("sufficient_statistics")
@@ -150,10 +150,10 @@ def sufficient_statistics(
     count = size_as(d.product(kind.shape[a] for a in d.normal_axes(axes, kind.ndim)), kind.dtype, x)
     left = subtract(x, shifts[0]) if shifts else x
     return (
-        cast(count, kind.dtype, _part(name, "count")),
-        reduce_sum(left, axes, keep, _part(name, "mean_ss")),
-        reduce_sum(square(left), axes, keep, _part(name, "var_ss")),
-        identity(shifts[0], _part(name, "shift")) if shifts else None,
+        cast(count, kind.dtype, _part_name(name, "count")),
+        reduce_sum(left, axes, keep, _part_name(name, "mean_ss")),
+        reduce_sum(square(left), axes, keep, _part_name(name, "var_ss")),
+        identity(shifts[0], _part_name(name, "shift")) if shifts else None,
     )
 
 
@@ -183,9 +183,9 @@ def normalize_moments(
     numbers = [counts, mean_ss, variance_ss] + ([] if shift is None else [shift])
     counts, sums, squares, *shifts = floating(*numbers)
     left = divide(sums, counts)
-    variance = subtract(divide(squares, counts), square(left), _part(name, "variance"))
-    mean = add(left, shifts[0], _part(name, "mean")) if shifts else left
-    return cast(mean, d.type_of(mean).dtype, None if shifts else _part(name, "mean")), variance
+    variance = subtract(divide(squares, counts), square(left), _part_name(name, "variance"))
+    mean = add(left, shifts[0], _part_name(name, "mean")) if shifts else left
+    return cast(mean, d.type_of(mean).dtype, None if shifts else _part_name(name, "mean")), variance
 
 
 # --------------------------------------------------------------------------------------- normalisation
@@ -229,15 +229,15 @@ def batch_normalization(
                [ 2.]])
     """
     settings = {"offset": offset, "scale": scale}
-    there = {key: value for key, value in settings.items() if value is not None}
-    x, mean, variance, epsilon, *rest = floating(x, mean, variance, variance_epsilon, *there.values())
-    given = dict(zip(there, rest, strict=True))
+    present = {key: value for key, value in settings.items() if value is not None}
+    x, mean, variance, epsilon, *rest = floating(x, mean, variance, variance_epsilon, *present.values())
+    converted = dict(zip(present, rest, strict=True))
     factor = rsqrt(add(wide(variance), wide(epsilon)))
-    if "scale" in given:
-        factor = multiply(factor, wide(given["scale"]))
+    if "scale" in converted:
+        factor = multiply(factor, wide(converted["scale"]))
     y = multiply(subtract(wide(x), wide(mean)), factor)
-    if "offset" in given:
-        y = add(y, wide(given["offset"]))
+    if "offset" in converted:
+        y = add(y, wide(converted["offset"]))
     return cast(y, d.type_of(x).dtype, name)
 
 
@@ -245,11 +245,11 @@ def _scaled(
     y: Tensor, scale: ArrayLike | None, offset: ArrayLike | None, axis: int, name: str | None
 ) -> Tensor:
     """A tensor times the scales of the channels along an axis, plus their offsets."""
-    behind = d.type_of(y).ndim - axis - 1
+    trailing = d.type_of(y).ndim - axis - 1
     for setting, function in ((scale, multiply), (offset, add)):
         if setting is not None:
             shape = d.type_of(setting).shape
-            y = function(y, reshape(setting, (*shape, *(1,) * behind)) if len(shape) == 1 else setting)
+            y = function(y, reshape(setting, (*shape, *(1,) * trailing)) if len(shape) == 1 else setting)
     return cast(y, d.type_of(y).dtype, name)
 
 
@@ -483,11 +483,11 @@ def bias_add(
         >>> sg.bias_add(np.zeros((1, 2)), np.array([1.0, 2.0]))
         array([[1., 2.]])
     """
-    kind, one = d.type_of(value), d.type_of(bias)
+    kind, bias_type = d.type_of(value), d.type_of(bias)
     word = "C" if data_format is None else data_format
     if not isinstance(word, str) or not (word.startswith("NC") or word.endswith("C")):
         raise ArgumentError(f"data_format={data_format!r} is unknown; take 'NHWC' or 'NCHW'")
     place = 1 if word.startswith("NC") else kind.ndim - 1
-    if one.ndim != 1 or kind.ndim < 2 or not d.same_size(one.shape[0], kind.shape[place]):
-        raise ShapeError(f"takes [batch, ..., channels] and [channels], not {kind!r} and {one!r}")
-    return add(value, reshape(bias, (one.shape[0], *(1,) * (kind.ndim - place - 1))), name)
+    if bias_type.ndim != 1 or kind.ndim < 2 or not d.same_size(bias_type.shape[0], kind.shape[place]):
+        raise ShapeError(f"takes [batch, ..., channels] and [channels], not {kind!r} and {bias_type!r}")
+    return add(value, reshape(bias, (bias_type.shape[0], *(1,) * (kind.ndim - place - 1))), name)

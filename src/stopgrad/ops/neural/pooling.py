@@ -59,9 +59,9 @@ def _pooled(
     )
 
 
-def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
-    d.check_same_dtype(found, expected)
-    d.check_shape(found, expected.shape, f"the {what}", "C5")
+def _check_shape(actual: TensorType, expected: TensorType, what: str) -> None:
+    d.check_same_dtype(actual, expected)
+    d.check_shape(actual, expected.shape, f"the {what}", "C5")
 
 
 class Pool(Op, abstract=True):
@@ -211,14 +211,14 @@ def _choices(xp: Namespace, x: Array, ksize: PerAxis, geometry: Geometry) -> lis
     for place in places[1:]:
         largest = xp.maximum(largest, around[place])
     free = xp.ones(largest.shape, bool)
-    found = []
+    choices = []
     for place in places:
         hit = free & (around[place] == largest)
         if not inside[place].all():
             hit = hit & inside[place]  # Padding is never the largest, not even where all elements are -∞.
         free = free & ~hit
-        found.append((place, hit))
-    return found
+        choices.append((place, hit))
+    return choices
 
 
 class MaxPoolGrad(Op):

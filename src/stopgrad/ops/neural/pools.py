@@ -52,10 +52,10 @@ def _pooled(
         first = has_channels_first(data_format, n)
         if rank is not None and kind.ndim != rank + 2:
             raise ShapeError(f"(C2) {what} takes {rank + 2} axes, not {kind!r}")
-    given = [
+    settings = [
         channels_last(v, n, first) for v in (ksize, strides, padding, 1 if dilations is None else dilations)
     ]
-    values = read_geometry(definition, (x,), kind.ndim, *given)
+    values = read_geometry(definition, (x,), kind.ndim, *settings)
     y = d.apply(definition, (to_channels_last(x, n, first),), values, None if first else name)
     return from_channels_last(y, n, first, name) if first else y
 
@@ -224,11 +224,11 @@ def pool(
         >>> sg.pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2, "MAX")[0, :, 0]
         array([3., 3., 2.])
     """
-    found = {"MAX": max_pool, "AVG": avg_pool}.get(pooling_type)
-    if found is None:
+    function = {"MAX": max_pool, "AVG": avg_pool}.get(pooling_type)
+    if function is None:
         raise ArgumentError(f"pooling_type={pooling_type!r} is unknown; take 'MAX' or 'AVG'")
     steps = 1 if strides is None else strides
-    return found(input, window_shape, steps, padding, data_format, name, dilations=dilations)
+    return function(input, window_shape, steps, padding, data_format, name, dilations=dilations)
 
 
 # ------------------------------------------------------------------------------------- to a given size
@@ -309,12 +309,12 @@ def _adapted(
     equally many elements.
     """
     axes = _spatial(what, x, data_format)
-    wanted = [output_size] * len(axes) if d.is_whole(output_size) else list(output_size)
-    if len(wanted) != len(axes):
+    sizes = [output_size] * len(axes) if d.is_whole(output_size) else list(output_size)
+    if len(sizes) != len(axes):
         raise ShapeError(
             f"{what}: output_size={output_size!r} must be a number, or one for each of {len(axes)} axes"
         )
-    for axis, count in zip(axes, wanted, strict=True):
+    for axis, count in zip(axes, sizes, strict=True):
         size = d.type_of(x).shape[axis]
         if count is None:
             continue

@@ -22,29 +22,33 @@ __all__ = ["depth_to_space", "resize", "space_to_depth"]
 Kernel = Callable[[NumpyArray], NumpyArray]
 
 
-def _triangle(x: NumpyArray) -> NumpyArray:
+def triangle(x: NumpyArray) -> NumpyArray:
     return np.maximum(1 - x, 0)
 
 
-def _cubic(x: NumpyArray, b: float, c: float) -> NumpyArray:
+def cubic(x: NumpyArray, b: float, c: float) -> NumpyArray:
     """The cubic of Mitchell and Netravali; with b = 0 and c = 1/2 it is that of Keys."""
     near = (12 - 9 * b - 6 * c) * x**3 + (-18 + 12 * b + 6 * c) * x**2 + (6 - 2 * b)
     far = (-b - 6 * c) * x**3 + (6 * b + 30 * c) * x**2 + (-12 * b - 48 * c) * x + (8 * b + 24 * c)
     return np.where(x < 1, near, np.where(x < 2, far, 0)) / 6
 
 
-def _lanczos(x: NumpyArray, radius: int) -> NumpyArray:
+def lanczos(x: NumpyArray, radius: int) -> NumpyArray:
     return np.where(x < radius, np.sinc(x) * np.sinc(x / radius), 0)
+
+
+def gaussian(x: NumpyArray) -> NumpyArray:
+    return np.where(x < 1.5, np.exp(-2 * x**2), 0)
 
 
 _KERNELS: dict[str, Kernel | None] = {
     "nearest": None,
-    "bilinear": _triangle,
-    "bicubic": lambda x: _cubic(x, 0, 0.5),
-    "mitchellcubic": lambda x: _cubic(x, 1 / 3, 1 / 3),
-    "lanczos3": lambda x: _lanczos(x, 3),
-    "lanczos5": lambda x: _lanczos(x, 5),
-    "gaussian": lambda x: np.where(x < 1.5, np.exp(-2 * x**2), 0),
+    "bilinear": triangle,
+    "bicubic": lambda x: cubic(x, 0, 0.5),
+    "mitchellcubic": lambda x: cubic(x, 1 / 3, 1 / 3),
+    "lanczos3": lambda x: lanczos(x, 3),
+    "lanczos5": lambda x: lanczos(x, 5),
+    "gaussian": gaussian,
     "area": None,
 }
 
@@ -59,8 +63,8 @@ def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
     kernel = _KERNELS[method]
     assert kernel is not None
     centres = (np.arange(after)[:, None] + 0.5) * step
-    found = kernel(np.abs(np.arange(before) + 0.5 - centres) / (max(step, 1) if antialias else 1))
-    return found / found.sum(1, keepdims=True)
+    weights = kernel(np.abs(np.arange(before) + 0.5 - centres) / (max(step, 1) if antialias else 1))
+    return weights / weights.sum(1, keepdims=True)
 
 
 def _nearest(before: int, after: int) -> NumpyArray:
@@ -70,13 +74,13 @@ def _nearest(before: int, after: int) -> NumpyArray:
 
 @d.reads_arguments
 def _new_size(size: Sequence[int], height: int, width: int, keep: bool) -> tuple[int, int]:
-    wanted = [d.whole(n) for n in size]
-    if len(wanted) != 2 or min(wanted) < 1:
+    sizes = [d.whole(n) for n in size]
+    if len(sizes) != 2 or min(sizes) < 1:
         raise ArgumentError(f"size={size!r} must be two numbers above 0, the new height and width")
     if keep:
-        scale = min(wanted[0] / height, wanted[1] / width)
-        wanted = [max(round(scale * n), 1) for n in (height, width)]
-    return wanted[0], wanted[1]
+        scale = min(sizes[0] / height, sizes[1] / width)
+        sizes = [max(round(scale * n), 1) for n in (height, width)]
+    return sizes[0], sizes[1]
 
 
 @d.guarded("resize")

@@ -46,55 +46,55 @@ def has_channels_first(data_format: str | None, rank: int) -> bool:
         return False
     if spatial and data_format == f"NC{spatial}":
         return True
-    known = f"takes 'N{spatial}C' or 'NC{spatial}'" if spatial else "leave it out"
-    raise ArgumentError(f"data_format={data_format!r} is unknown for {rank} spatial axes; {known}")
+    hint = f"takes 'N{spatial}C' or 'NC{spatial}'" if spatial else "leave it out"
+    raise ArgumentError(f"data_format={data_format!r} is unknown for {rank} spatial axes; {hint}")
 
 
-def channels_last(given: Any, rank: int, first: bool) -> Any:
+def channels_last(value: Any, rank: int, first: bool) -> Any:
     """A list with a part for each axis, reordered to channels last; anything else unchanged."""
-    if isinstance(given, np.ndarray):
-        given = given.tolist()
-    if first and isinstance(given, Sequence) and not isinstance(given, str) and len(given) == rank + 2:
-        return [given[0], *given[2:], given[1]]
-    return given
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if first and isinstance(value, Sequence) and not isinstance(value, str) and len(value) == rank + 2:
+        return [value[0], *value[2:], value[1]]
+    return value
 
 
 @d.reads_arguments
-def per_axis(given: PerAxisLike | NumpyArray, rank: int, what: str) -> PerAxis:
+def per_axis(value: PerAxisLike | NumpyArray, rank: int, what: str) -> PerAxis:
     """One number for each spatial axis, from a number, a list of them, or TensorFlow's list for all axes."""
-    if isinstance(given, np.ndarray):
-        given = given.tolist()
-    if isinstance(given, Sequence):
-        numbers = [d.whole(n) for n in given]
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Sequence):
+        numbers = [d.whole(n) for n in value]
         if len(numbers) == rank + 2 and numbers[0] == numbers[-1] == 1:
             numbers = numbers[1:-1]
         elif len(numbers) == 1:
             numbers *= rank
     else:
-        numbers = [d.whole(given)] * rank
+        numbers = [d.whole(value)] * rank
     if len(numbers) != rank or any(n < 1 for n in numbers):
         raise ShapeError(
-            f"(C3) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes"
+            f"(C3) {what}={value!r} must be positive, one number or one for each of {rank} spatial axes"
         )
     return tuple(numbers)
 
 
 @d.reads_arguments
-def normal_padding(given: PaddingLike, rank: int) -> Padding:
+def normal_padding(padding: PaddingLike, rank: int) -> Padding:
     """``"SAME"``, ``"VALID"`` or a pair of sizes for each spatial axis."""
-    if isinstance(given, str):
-        word = _WORDS.get(given.upper())
+    if isinstance(padding, str):
+        word = _WORDS.get(padding.upper())
         if word is None:
-            raise ShapeError(f"(C3) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
+            raise ShapeError(f"(C3) padding={padding!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
         return word
-    if any(isinstance(n, int) and n < 0 for pair in given if isinstance(pair, Sequence) for n in pair):
-        raise ShapeError(f"(C3) padding={given!r} has a negative size; to cut elements off, slice")
-    pairs = [d.shape_of(pair) for pair in given]
+    if any(isinstance(n, int) and n < 0 for pair in padding if isinstance(pair, Sequence) for n in pair):
+        raise ShapeError(f"(C3) padding={padding!r} has a negative size; to cut elements off, slice")
+    pairs = [d.shape_of(pair) for pair in padding]
     if len(pairs) == rank + 2 and pairs[0] == pairs[-1] == (0, 0):
         pairs = pairs[1:-1]
     if len(pairs) != rank or any(len(pair) != 2 or any(isinstance(n, Dim) for n in pair) for pair in pairs):
         raise ShapeError(
-            f"(C3) padding={given!r} must have a pair of numbers for each of {rank} spatial axes"
+            f"(C3) padding={padding!r} must have a pair of numbers for each of {rank} spatial axes"
         )
     return tuple((int(low), int(high)) for low, high in pairs)
 
@@ -164,13 +164,13 @@ def back_pads(
     The cotangent's elements are placed *strides* apart.
     """
     strides, _, dilations = geometry
-    found = []
+    paddings = []
     for n, k, s, gap, o, (low, _) in zip(
         spatial, ksize, strides, dilations, counts, pads(spatial, ksize, geometry), strict=True
     ):
         before = reach(k, gap) - 1 - low
-        found.append((before, n + reach(k, gap) - 1 - reach(o, s) - before))
-    return found
+        paddings.append((before, n + reach(k, gap) - 1 - reach(o, s) - before))
+    return paddings
 
 
 def padded(xp: Namespace, x: Array, ksize: Sequence[int], geometry: Geometry, value: float = 0) -> Any:
@@ -264,10 +264,10 @@ def number_of_groups(groups: int | None, channels: Size, filters: Shape) -> int:
     """The number of groups: the user's, or else that which the numbers of channels imply."""
     if groups is not None:
         return d.whole(groups)
-    each = filters[-2] if len(filters) >= 2 else 1
+    size = filters[-2] if len(filters) >= 2 else 1
     return (
-        channels // each
-        if isinstance(channels, int) and isinstance(each, int) and each and channels % each == 0 and channels
+        channels // size
+        if isinstance(channels, int) and isinstance(size, int) and size and channels % size == 0 and channels
         else 1
     )
 
@@ -293,8 +293,8 @@ def columns(
 
 def matrices(xp: Namespace, filters: Array, groups: int) -> Any:
     """Filters as a matrix for each group: [groups, ksize · channels in, channels out]."""
-    rows, each = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
-    return xp.moveaxis(filters.reshape(rows, groups, each), 1, 0)
+    rows, per_group = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
+    return xp.moveaxis(filters.reshape(rows, groups, per_group), 1, 0)
 
 
 def by_group(xp: Namespace, g: Array, groups: int) -> Any:
@@ -359,13 +359,13 @@ def put_back(
         part = xp.where(which[place] == number, wide[place], xp.zeros((), g.dtype))
         classes[phase] = classes[phase] + part if phase in classes else part
     nothing = xp.zeros((shape[0], *cells, shape[-1]), g.dtype)
-    found = {phase: classes.get(phase, nothing) for phase in np.ndindex(*strides)}
+    by_phase = {phase: classes.get(phase, nothing) for phase in np.ndindex(*strides)}
     for axis in reversed(range(len(strides))):
-        found = {
-            before: _alternating(xp, [found[(*before, i)] for i in range(strides[axis])], 1 + axis)
+        by_phase = {
+            before: _alternating(xp, [by_phase[(*before, i)] for i in range(strides[axis])], 1 + axis)
             for before in np.ndindex(*strides[:axis])
         }
-    return found[()][tuple(slice(0, n) for n in shape)]
+    return by_phase[()][tuple(slice(0, n) for n in shape)]
 
 
 def _alternating(xp: Namespace, arrays: Sequence[Any], axis: int) -> Any:

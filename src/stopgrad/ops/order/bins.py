@@ -84,10 +84,10 @@ class SearchSorted(Op):
         side = "right" if right else "left"
         if sequence.ndim == 1:
             return xp.searchsorted(sequence, x, side=side).astype(dtype.numpy)
-        found = xp.empty(x.shape, dtype.numpy)
+        places = xp.empty(x.shape, dtype.numpy)
         for row in np.ndindex(*x.shape[:-1]):
-            found[row] = xp.searchsorted(sequence[row], x[row], side=side)
-        return found
+            places[row] = xp.searchsorted(sequence[row], x[row], side=side)
+        return places
 
     @staticmethod
     def xla(xp: Namespace, sequence: Array, x: Array, right: bool, dtype: DType) -> Any:
@@ -141,8 +141,8 @@ def searchsorted(
     shape = d.type_of(values).shape
     if d.type_of(sorted_sequence).ndim != 1 or len(shape) == 1:
         return d.apply(SearchSorted, (sorted_sequence, values), settings, name)
-    found = d.apply(SearchSorted, (sorted_sequence, reshape(values, (d.product(shape),))), settings)
-    return reshape(found, shape, name)
+    places = d.apply(SearchSorted, (sorted_sequence, reshape(values, (d.product(shape),))), settings)
+    return reshape(places, shape, name)
 
 
 @d.guarded("digitize")
@@ -195,9 +195,9 @@ def _count(arr: Output | NumpyArray, size: Size | str | None, least: int | None,
         if least is not None and most is not None and d.whole(least) == d.whole(most):
             return d.whole(least)
         raise needs_size("(C2) the number of bins", "size=, the greatest number plus 1")
-    found = int(arr.max()) + 1 if arr.size else 0
-    found = max(found, 0 if least is None else d.whole(least))
-    return found if most is None else min(found, d.whole(most))
+    count = int(arr.max()) + 1 if arr.size else 0
+    count = max(count, 0 if least is None else d.whole(least))
+    return count if most is None else min(count, d.whole(most))
 
 
 @d.guarded("bincount")
@@ -238,10 +238,10 @@ def bincount(
         >>> sg.bincount(np.array([1, 1, 3]))
         array([0, 2, 0, 1], dtype=int32)
     """
-    at = as_indices(arr)
-    kind = d.type_of(at)
+    indices = as_indices(arr)
+    kind = d.type_of(indices)
     d.check_dtype(kind, d.is_integer, "integers")
-    count = _count(at, size, minlength, maxlength)
+    count = _count(indices, size, minlength, maxlength)
     binary = d.flag(binary_output, "binary_output")
     axis = axis if axis is None else d.whole(axis)
     if axis not in (None, 0, -1) or (binary and weights is not None):
@@ -249,18 +249,18 @@ def bincount(
             f"(C3) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for "
             "counts only"
         )
-    each = fill(kind.shape, np.ones((), d.dtype_of(dtype).numpy)) if weights is None else tensor(weights)
-    if not d.same_shape(d.type_of(each).shape, kind.shape):
-        raise ShapeError(f"(C3) the weights {d.type_of(each)!r} must have the shape of {kind!r}")
+    weight = fill(kind.shape, np.ones((), d.dtype_of(dtype).numpy)) if weights is None else tensor(weights)
+    if not d.same_shape(d.type_of(weight).shape, kind.shape):
+        raise ShapeError(f"(C3) the weights {d.type_of(weight)!r} must have the shape of {kind!r}")
     rows = axis == -1 and kind.ndim > 1
     leading = kind.shape[:-1] if rows else ()
     flat = (d.product(leading), kind.shape[-1]) if rows else (d.product(kind.shape),)
-    empty = zeros((*flat[:-1], count), d.type_of(each).dtype)
+    empty = zeros((*flat[:-1], count), d.type_of(weight).dtype)
     batch = len(flat) - 1
-    found = d.apply(TensorScatterAdd, (empty, reshape(at, flat), reshape(each, flat)), (batch, batch))
+    counts = d.apply(TensorScatterAdd, (empty, reshape(indices, flat), reshape(weight, flat)), (batch, batch))
     if binary:
-        found = cast(greater(found, 0), d.dtype_of(dtype))
-    return reshape(found, (*leading, count), name)
+        counts = cast(greater(counts, 0), d.dtype_of(dtype))
+    return reshape(counts, (*leading, count), name)
 
 
 @d.guarded("confusion_matrix")
@@ -300,12 +300,12 @@ def confusion_matrix(
     kinds = [d.type_of(actual), d.type_of(predicted)]
     for kind in kinds:
         d.check_dtype(kind, d.is_integer, "integers as classes")
-    each = (
+    weight = (
         fill(kinds[0].shape, np.ones((), d.dtype_of(dtype).numpy))
         if weights is None
         else cast(tensor(weights), dtype)
     )
-    kinds.append(d.type_of(each))
+    kinds.append(d.type_of(weight))
     if any(kind.ndim != 1 or not d.same_shape(kind.shape, kinds[0].shape) for kind in kinds):
         raise ShapeError(f"(C3) labels, predictions and weights must be vectors of one length, not {kinds}")
     if num_classes is not None:
@@ -313,17 +313,17 @@ def confusion_matrix(
     elif is_traced(actual) or is_traced(predicted):
         raise needs_size("(C2) the number of classes", "num_classes=")
     else:
-        count = max([int(one.max()) + 1 for one in (actual, predicted) if one.size], default=0)
-    at = raveled([_not_from_end(actual), _not_from_end(predicted)], (count, count))
-    empty = zeros((count * count,), d.type_of(each).dtype)
-    return reshape(d.apply(TensorScatterAdd, (empty, at, each), (0, 0)), (count, count), name)
+        count = max([int(classes.max()) + 1 for classes in (actual, predicted) if classes.size], default=0)
+    cells = raveled([_not_from_end(actual), _not_from_end(predicted)], (count, count))
+    empty = zeros((count * count,), d.type_of(weight).dtype)
+    return reshape(d.apply(TensorScatterAdd, (empty, cells, weight), (0, 0)), (count, count), name)
 
 
-def _not_from_end(at: ArrayLike) -> Tensor:
+def _not_from_end(labels: ArrayLike) -> Tensor:
     """Indices in which negative ones become out of range, instead of counting from the end."""
-    if d.type_of(at).dtype.name.startswith("u"):
-        return at
-    return where(less(at, 0), np.int32(2**31 - 1), cast(at, d.int32))
+    if d.type_of(labels).dtype.name.startswith("u"):
+        return labels
+    return where(less(labels, 0), np.int32(2**31 - 1), cast(labels, d.int32))
 
 
 @d.guarded("histogram_fixed_width_bins")
@@ -394,5 +394,5 @@ def histogram_fixed_width(
         >>> sg.histogram_fixed_width(np.array([-1.0, 0.0, 1.5, 2.0, 5.0, 15.0]), [0.0, 5.0], nbins=5)
         array([2, 1, 1, 0, 2], dtype=int32)
     """
-    at = histogram_fixed_width_bins(values, value_range, nbins)
-    return bincount(at, dtype=dtype, size=d.whole(nbins), name=name)
+    bins = histogram_fixed_width_bins(values, value_range, nbins)
+    return bincount(bins, dtype=dtype, size=d.whole(nbins), name=name)

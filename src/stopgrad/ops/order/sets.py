@@ -128,7 +128,7 @@ def _by_appearance(groups: _Groups) -> _Groups:
     n = d.type_of(groups.values).shape[0]
     order = argsort(convert.where(equal(groups.counts, 0), size_as(n, d.int32, groups.first), groups.first))
     place = put(fill((n,), np.int32(0)), order, numbers(n))
-    values, first, counts = (gather(one, order) for one in (groups.values, groups.first, groups.counts))
+    values, first, counts = (gather(part, order) for part in (groups.values, groups.first, groups.counts))
     return _Groups(values, first, gather(place, groups.inverse), counts)
 
 
@@ -148,7 +148,7 @@ def _unique(
     groups = _by_appearance(groups) if by_appearance else groups
     place = numbers(count)
     values, first, counts = (
-        d.apply(GatherV2, (one, place), (0, 0)) for one in (groups.values, groups.first, groups.counts)
+        d.apply(GatherV2, (part, place), (0, 0)) for part in (groups.values, groups.first, groups.counts)
     )
     if exact and fill_value is None:
         return _Groups(values, first, reshape(groups.inverse, kind.shape), counts)
@@ -192,8 +192,8 @@ def unique(
         >>> sg.unique(np.array([3.0, 1.0, 3.0]))
         Unique(y=array([3., 1.]), idx=array([0, 1, 0], dtype=int32))
     """
-    found = _unique(x, size, fill_value, True)
-    return Unique(named(found.values, name), cast(found.inverse, out_idx))
+    uniques = _unique(x, size, fill_value, True)
+    return Unique(named(uniques.values, name), cast(uniques.inverse, out_idx))
 
 
 @d.guarded("unique_with_counts")
@@ -228,9 +228,9 @@ def unique_with_counts(
         >>> sg.unique_with_counts(np.array([3.0, 1.0, 3.0])).count
         array([2, 1], dtype=int32)
     """
-    found = _unique(x, size, fill_value, True)
+    uniques = _unique(x, size, fill_value, True)
     return UniqueWithCounts(
-        named(found.values, name), cast(found.inverse, out_idx), cast(found.counts, out_idx)
+        named(uniques.values, name), cast(uniques.inverse, out_idx), cast(uniques.counts, out_idx)
     )
 
 
@@ -263,9 +263,9 @@ def unique_all(
         >>> sg.unique_all(np.array([3.0, 1.0, 3.0])).indices
         array([1, 0])
     """
-    found = _unique(x, size, fill_value, False)
-    rest = (cast(one, d.int64) for one in (found.first, found.inverse, found.counts))
-    return UniqueAll(named(found.values, name), *rest)
+    uniques = _unique(x, size, fill_value, False)
+    rest = (cast(part, d.int64) for part in (uniques.first, uniques.inverse, uniques.counts))
+    return UniqueAll(named(uniques.values, name), *rest)
 
 
 @d.guarded("unique_counts")
@@ -290,8 +290,8 @@ def unique_counts(
         >>> sg.unique_counts(np.array([3.0, 1.0, 3.0]))
         UniqueCounts(values=array([1., 3.]), counts=array([1, 2]))
     """
-    found = _unique(x, size, fill_value, False)
-    return UniqueCounts(named(found.values, name), cast(found.counts, d.int64))
+    uniques = _unique(x, size, fill_value, False)
+    return UniqueCounts(named(uniques.values, name), cast(uniques.counts, d.int64))
 
 
 @d.guarded("unique_inverse")
@@ -316,8 +316,8 @@ def unique_inverse(
         >>> sg.unique_inverse(np.array([3.0, 1.0, 3.0]))
         UniqueInverse(values=array([1., 3.]), inverse_indices=array([1, 0, 1]))
     """
-    found = _unique(x, size, fill_value, False)
-    return UniqueInverse(named(found.values, name), cast(found.inverse, d.int64))
+    uniques = _unique(x, size, fill_value, False)
+    return UniqueInverse(named(uniques.values, name), cast(uniques.inverse, d.int64))
 
 
 @d.guarded("unique_values")
@@ -372,8 +372,8 @@ def isin(
     """
     d.flag(assume_unique, "assume_unique")
     x, among = d.together(x1, x2, promotes=Promotion(d.is_any))
-    for one in (x, among):
-        d.check_dtype(d.type_of(one), lambda dtype: not dtype.is_complex, "booleans or real numbers")
+    for operand in (x, among):
+        d.check_dtype(d.type_of(operand), lambda dtype: not dtype.is_complex, "booleans or real numbers")
     hit = _among(_sortable(x), _sortable(among))
     return logical_not(hit, name) if d.flag(invert, "invert") else named(hit, name)
 
@@ -384,11 +384,11 @@ def _among(x: ArrayLike, among: ArrayLike) -> Tensor:
     if isinstance(count, int) and count == 0:
         return fill(d.type_of(x).shape, np.zeros((), np.bool_))
     ordered = sort(reshape(among, (count,)))
-    at = minimum(searchsorted(ordered, x), size_as(count - 1, d.int32, ordered))
-    return equal(d.apply(GatherV2, (ordered, at), (0, 0)), x)
+    places = minimum(searchsorted(ordered, x), size_as(count - 1, d.int32, ordered))
+    return equal(d.apply(GatherV2, (ordered, places), (0, 0)), x)
 
 
-def _chosen(
+def _set_operation(
     x: ArrayLike,
     y: ArrayLike,
     size: Size | str | None,
@@ -398,8 +398,8 @@ def _chosen(
 ) -> Tensor:
     """The distinct values of *x*, sorted, that occur in *y*, or with *inside* False those that do not."""
     x, y = d.together(x, y, promotes=Promotion(d.is_any))
-    for one in (x, y):
-        d.check_dtype(d.type_of(one), lambda dtype: not dtype.is_complex, "booleans or real numbers")
+    for operand in (x, y):
+        d.check_dtype(d.type_of(operand), lambda dtype: not dtype.is_complex, "booleans or real numbers")
     exact = size is None
     if exact:
         if is_traced(x) or is_traced(y):
@@ -410,11 +410,11 @@ def _chosen(
     hit = _among(_sortable(groups.values), _sortable(y))
     keep = logical_and(greater(groups.counts, 0), hit if inside else logical_not(hit))
     place = places_of(keep, size)
-    found = d.apply(GatherV2, (groups.values, place), (0, 0))
+    picked = d.apply(GatherV2, (groups.values, place), (0, 0))
     if exact:
-        return named(found, name)
-    filler = gather(found, np.zeros((), np.int32)) if fill_value is None else like(fill_value, found, "C3")
-    return convert.where(equal(place, -1), filler, found, name)
+        return named(picked, name)
+    filler = gather(picked, np.zeros((), np.int32)) if fill_value is None else like(fill_value, picked, "C3")
+    return convert.where(equal(place, -1), filler, picked, name)
 
 
 @d.guarded("setdiff1d")
@@ -449,7 +449,7 @@ def setdiff1d(
         array([2., 3.])
     """
     d.flag(assume_unique, "assume_unique")
-    return _chosen(x, y, size, fill_value, False, name)
+    return _set_operation(x, y, size, fill_value, False, name)
 
 
 @d.guarded("intersect1d")
@@ -484,7 +484,7 @@ def intersect1d(
         array([2., 3.])
     """
     d.flag(assume_unique, "assume_unique")
-    return _chosen(x, y, size, fill_value, True, name)
+    return _set_operation(x, y, size, fill_value, True, name)
 
 
 @d.guarded("union1d")
@@ -518,6 +518,6 @@ def union1d(
     """
     both: list[Any] = d.together(x, y, promotes=Promotion(d.is_any))
     if size is None and not any(map(is_traced, both)):
-        size = np.unique(np.concatenate([np.ravel(one) for one in both]), equal_nan=False).size
-    flat = concat([reshape(one, (d.product(d.type_of(one).shape),)) for one in both], 0)
+        size = np.unique(np.concatenate([np.ravel(operand) for operand in both]), equal_nan=False).size
+    flat = concat([reshape(operand, (d.product(d.type_of(operand).shape),)) for operand in both], 0)
     return named(_unique(flat, size, fill_value, False).values, name)

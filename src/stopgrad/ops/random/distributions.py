@@ -90,9 +90,9 @@ def random_gumbel(
         >>> sg.random_gumbel([2], sg.random_key(0)).shape
         (2,)
     """
-    wanted, (a, b) = parameters(dtype, loc=loc, scale=scale)
+    target, (a, b) = parameters(dtype, loc=loc, scale=scale)
     sizes = drawn_shape(shape, key, loc=a, scale=b)
-    return located(lambda name: gumbel_noise(sizes, key, wanted, name), loc, a, scale, b, name)
+    return located(lambda name: gumbel_noise(sizes, key, target, name), loc, a, scale, b, name)
 
 
 @keyed("random_exponential", "shape dtype", shape=())
@@ -118,10 +118,10 @@ def random_exponential(
         >>> sg.random_exponential([2], sg.random_key(0), 10.0).shape
         (2,)
     """
-    wanted, (slope,) = parameters(dtype, rate=rate)
+    target, (slope,) = parameters(dtype, rate=rate)
     sizes = drawn_shape(shape, key, rate=slope)
     plain = d.is_python(rate) and rate == 1
-    noise = negative(log1p(negative(random_uniform(sizes, key, dtype=wanted))), name if plain else None)
+    noise = negative(log1p(negative(random_uniform(sizes, key, dtype=target))), name if plain else None)
     return noise if plain else divide(noise, slope, name)
 
 
@@ -150,11 +150,11 @@ def random_laplace(
         >>> sg.random_laplace([2], sg.random_key(0), 1.0, 0.5).shape
         (2,)
     """
-    wanted, (a, b) = parameters(dtype, loc=loc, scale=scale)
+    target, (a, b) = parameters(dtype, loc=loc, scale=scale)
     sizes = drawn_shape(shape, key, loc=a, scale=b)
 
     def draw(name: str | None) -> Tensor:
-        u = random_uniform(sizes, key, _step(wanted) / 2 - 1, 1.0, dtype=wanted)
+        u = random_uniform(sizes, key, _step(target) / 2 - 1, 1.0, dtype=target)
         return multiply(sign(u), log1p(negative(abs(u))), name)
 
     return located(draw, loc, a, scale, b, name)
@@ -185,11 +185,11 @@ def random_logistic(
         >>> sg.random_logistic([2], sg.random_key(0)).shape
         (2,)
     """
-    wanted, (a, b) = parameters(dtype, loc=loc, scale=scale)
+    target, (a, b) = parameters(dtype, loc=loc, scale=scale)
     sizes = drawn_shape(shape, key, loc=a, scale=b)
 
     def draw(name: str | None) -> Tensor:
-        u = _uniform_above(_step(wanted) / 2, sizes, key, wanted)
+        u = _uniform_above(_step(target) / 2, sizes, key, target)
         return subtract(log(u), log1p(negative(u)), name)
 
     return located(draw, loc, a, scale, b, name)
@@ -220,15 +220,15 @@ def random_cauchy(
         >>> sg.random_cauchy([2], sg.random_key(0)).shape
         (2,)
     """
-    wanted, (a, b) = parameters(dtype, loc=loc, scale=scale)
+    target, (a, b) = parameters(dtype, loc=loc, scale=scale)
     sizes = drawn_shape(shape, key, loc=a, scale=b)
     # In 16 bits π / 2 is so coarse that the tangent would have the wrong sign.
-    wide = d.float32 if wanted in (d.float16, d.bfloat16) else wanted
+    wide = d.float32 if target in (d.float16, d.bfloat16) else target
 
     def draw(name: str | None) -> Tensor:
         u = random_uniform(sizes, key, _step(wide), 1.0, dtype=wide)
         angle = multiply(subtract(u, d.as_array(0.5, wide)), d.as_array(math.pi, wide))
-        return cast(tan(angle, name if wide is wanted else None), wanted, None if wide is wanted else name)
+        return cast(tan(angle, name if wide is target else None), target, None if wide is target else name)
 
     return located(draw, loc, a, scale, b, name)
 
@@ -266,9 +266,9 @@ def random_truncated_normal(
         >>> bool(np.all(np.abs(sg.random_truncated_normal([100], sg.random_key(0))) <= 2))
         True
     """
-    wanted, (a, b, low, high) = parameters(dtype, mean=mean, stddev=stddev, lower=lower, upper=upper)
+    target, (a, b, low, high) = parameters(dtype, mean=mean, stddev=stddev, lower=lower, upper=upper)
     sizes = drawn_shape(shape, key, mean=a, stddev=b, lower=low, upper=high)
-    wide = d.float64 if wanted is d.float64 else d.float32
+    wide = d.float64 if target is d.float64 else d.float32
     root = d.as_array(math.sqrt(2), wide)
     low, high = cast(low, wide), cast(high, wide)
     ends = [erf(divide(x, root)) for x in (low, high)]
@@ -278,6 +278,6 @@ def random_truncated_normal(
         u = random_uniform(sizes, key, ends[0], ends[1], dtype=wide)
         z = multiply(root, erfinv(minimum(maximum(u, d.as_array(-most, wide)), d.as_array(most, wide))))
         inside = minimum(maximum(z, stop_gradient(low)), stop_gradient(high))
-        return cast(inside, wanted, name)
+        return cast(inside, target, name)
 
     return located(draw, mean, a, stddev, b, name)

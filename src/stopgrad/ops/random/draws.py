@@ -231,17 +231,17 @@ def random_uniform(
         >>> sg.random_uniform([2], sg.random_key(0), 0.1, 2.0, dtype=sg.float64).dtype
         dtype('float64')
     """
-    wanted = None if dtype is None else d.dtype_of(dtype)
-    if wanted is not None and wanted.is_integer:
-        return integers(shape, key, minval, maxval, wanted, name)
+    target = None if dtype is None else d.dtype_of(dtype)
+    if target is not None and target.is_integer:
+        return integers(shape, key, minval, maxval, target, name)
     maxval = 1 if maxval is None else maxval
-    wanted, (low, high) = parameters(dtype, minval=minval, maxval=maxval)
+    target, (low, high) = parameters(dtype, minval=minval, maxval=maxval)
     sizes = drawn_shape(shape, key, minval=low, maxval=high)
     if is_number(minval, 0):
         if is_number(maxval, 1):
-            return drawn(RandomUniform, sizes, key, wanted, name)
-        return multiply(drawn(RandomUniform, sizes, key, wanted), high, name)
-    return add(multiply(drawn(RandomUniform, sizes, key, wanted), subtract(high, low)), low, name)
+            return drawn(RandomUniform, sizes, key, target, name)
+        return multiply(drawn(RandomUniform, sizes, key, target), high, name)
+    return add(multiply(drawn(RandomUniform, sizes, key, target), subtract(high, low)), low, name)
 
 
 class RandomNormal(Drawn):
@@ -298,9 +298,9 @@ def random_normal(
         >>> sg.random_normal([2], sg.random_key(0), dtype=sg.float64).shape
         (2,)
     """
-    wanted, (loc, scale) = parameters(dtype, mean=mean, stddev=stddev)
+    target, (loc, scale) = parameters(dtype, mean=mean, stddev=stddev)
     sizes = drawn_shape(shape, key, mean=loc, stddev=scale)
-    return located(lambda name: drawn(RandomNormal, sizes, key, wanted, name), mean, loc, stddev, scale, name)
+    return located(lambda name: drawn(RandomNormal, sizes, key, target, name), mean, loc, stddev, scale, name)
 
 
 _CENTRE = (
@@ -353,8 +353,8 @@ def integers(
         minval, maxval = int(limits.min), int(limits.max) + 1
     if minval is None or maxval is None:
         raise ArgumentError("integers need both a minval and a maxval, or None for both")
-    given = {"minval": minval, "maxval": maxval}
-    for what, x in given.items():
+    bounds = {"minval": minval, "maxval": maxval}
+    for what, x in bounds.items():
         if not d.is_whole(x) and not d.type_of(x).dtype.is_integer:
             raise DTypeError(f"{what} is an integer, as the dtype {dtype} is, not {d.type_of(x)!r}")
     if d.is_whole(minval) and d.is_whole(maxval):
@@ -368,7 +368,7 @@ def integers(
         if beyond - least < 2**64:
             bits = floormod(bits, d.as_array(beyond - least, d.uint64))
         return add(cast(bits, dtype), d.as_array(least, dtype), name)
-    low, high = (d.as_array(d.whole(x), d.int64) if d.is_whole(x) else x for x in given.values())
+    low, high = (d.as_array(d.whole(x), d.int64) if d.is_whole(x) else x for x in bounds.values())
     bits = random_bits(drawn_shape(shape, key, minval=low, maxval=high), key, d.uint64)
     wide = [cast(x, d.uint64) for x in (low, high)]
     size = where(greater(high, low), subtract(wide[1], wide[0]), d.as_array(1, d.uint64))
@@ -402,7 +402,7 @@ def random_integers(
         >>> sg.random_integers([3], sg.random_key(0), 0, 10)
         array([0, 7, 9], dtype=int32)
     """
-    wanted = d.dtype_of(dtype)
-    if not wanted.is_integer:
-        raise DTypeError(f"the dtype of integers is one of integers, not {wanted}; see sg.random_uniform")
-    return integers(shape, key, minval, maxval, wanted, name)
+    target = d.dtype_of(dtype)
+    if not target.is_integer:
+        raise DTypeError(f"the dtype of integers is one of integers, not {target}; see sg.random_uniform")
+    return integers(shape, key, minval, maxval, target, name)

@@ -31,8 +31,8 @@ def moved_log_gamma(log_draw: NumpyArray, shape: NumpyArray, other: NumpyArray) 
     upper = special.gammainc(shape, np.exp(log_draw)) > 0.5
 
     def part(a: NumpyArray, x: NumpyArray) -> NumpyArray:
-        found: NumpyArray = np.where(upper, special.gammaincc(a, np.exp(x)), special.gammainc(a, np.exp(x)))
-        return found
+        p: NumpyArray = np.where(upper, special.gammaincc(a, np.exp(x)), special.gammainc(a, np.exp(x)))
+        return p
 
     target, x = part(shape, log_draw), np.array(log_draw, np.float64)
     for _ in range(_ROUNDS):

@@ -132,9 +132,9 @@ def keyed(what: str, order: str = "", **defaults: object) -> Callable[[F], F]:
             if "seed" in kwargs:
                 raise ArgumentError(f"{what}: takes a key in the place of a seed: key=sg.random_key(seed)")
             if names and args and is_key(args[0]) and "key" not in kwargs and not any(map(is_key, args[1:])):
-                key, *behind = args
-                named = dict(zip(names, behind, strict=False))
-                if len(behind) > len(names) or not named.keys().isdisjoint(kwargs):
+                key, *rest = args
+                named = dict(zip(names, rest, strict=False))
+                if len(rest) > len(names) or not named.keys().isdisjoint(kwargs):
                     raise ArgumentError(f"{what}: behind a key come {', '.join(names)}, once each")
                 return public(key=key, **defaults | named | kwargs)
             return public(*args, **kwargs)
@@ -320,7 +320,7 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 
 
 @d.reads_arguments
-def drawn_shape(shape: ShapeLike, key: ArrayLike, **given: ArrayLike | Shape) -> Shape:
+def drawn_shape(shape: ShapeLike, key: ArrayLike, **parameters: ArrayLike | Shape) -> Shape:
     """The shape of a draw: *shape*, or for None that of the parameters (tensors or shapes) together."""
     checked_key(key, "shape")
     if isinstance(shape, (Output, Operation)):
@@ -328,14 +328,16 @@ def drawn_shape(shape: ShapeLike, key: ArrayLike, **given: ArrayLike | Shape) ->
             f"a shape is known while building, and {d.type_of(shape)!r} is not: take x.shape, whose sizes "
             "may be symbolic"
         )
-    found = d.broadcast_shapes(*[x if isinstance(x, tuple) else d.type_of(x).shape for x in given.values()])
+    common = d.broadcast_shapes(
+        *[x if isinstance(x, tuple) else d.type_of(x).shape for x in parameters.values()]
+    )
     if shape is None:
-        return found
+        return common
     sizes = d.shape_of(shape)
-    if not broadcasts_to(found, sizes):
+    if not broadcasts_to(common, sizes):
         raise ShapeError(
-            f"({_BROADCAST}) {' and '.join(given)} of shape {d.show_shape(found)} must broadcast to the "
-            f"shape {d.show_shape(sizes)} that is drawn; draw that of the result"
+            f"({_BROADCAST}) {' and '.join(parameters)} of shape {d.show_shape(common)} must broadcast to "
+            f"the shape {d.show_shape(sizes)} that is drawn; draw that of the result"
         )
     return sizes
 
@@ -344,33 +346,33 @@ _FLOATS = Promotion(d.is_floating)
 
 
 @d.reads_arguments
-def parameters(dtype: DTypeLike | None, **given: ArrayLike) -> tuple[DType, list[Any]]:
+def parameters(dtype: DTypeLike | None, **values: ArrayLike) -> tuple[DType, list[Any]]:
     """The dtype of a draw, and its parameters as tensors of that dtype.
 
     By default it is the common dtype of the parameters, not counting Python's numbers.
     """
-    for name, x in given.items():
+    for name, x in values.items():
         kind = d.type_of(x).dtype
         if kind.is_complex:
             raise DTypeError(f"{name} is a real number, not {kind}; take sg.real")
     if dtype is None:
-        tensors = d.together(*given.values(), promotes=_FLOATS)
+        tensors = d.together(*values.values(), promotes=_FLOATS)
         return d.type_of(tensors[0]).dtype if tensors else d.float32, list(tensors)
-    wanted = d.dtype_of(dtype)
-    d.check_dtype(d.tensor_type(wanted, ()), d.is_floating, "a floating-point dtype", "C3")
-    return wanted, [d.as_array(x, wanted) if d.is_python(x) else cast(x, wanted) for x in given.values()]
+    target = d.dtype_of(dtype)
+    d.check_dtype(d.tensor_type(target, ()), d.is_floating, "a floating-point dtype", "C3")
+    return target, [d.as_array(x, target) if d.is_python(x) else cast(x, target) for x in values.values()]
 
 
 def located(
     draw: Callable[[str | None], Any],
-    given: object,
+    original_loc: object,
     loc: ArrayLike,
-    given_scale: object,
+    original_scale: object,
     scale: ArrayLike,
     name: str | None,
 ) -> Tensor:
     """loc + scale · z for the drawn z, without the addition for Python's 0 and the product for Python's 1."""
-    moves, stretches = not is_number(given, 0), not is_number(given_scale, 1)
+    moves, stretches = not is_number(original_loc, 0), not is_number(original_scale, 1)
     z = draw(None if moves or stretches else name)
     if stretches:
         z = multiply(z, scale, None if moves else name)

@@ -69,24 +69,24 @@ Round = Callable[..., tuple[Any, Any]]
 
 def _accepted(xp: Namespace, propose: Round, pending: NumpyArray, *arrays: NumpyArray) -> Any:
     """The first accepted proposal for each pending number, with NumPy; the other elements are arbitrary."""
-    found, arrays = np.zeros(pending.shape), np.broadcast_arrays(*arrays, pending)[:-1]
+    draws, arrays = np.zeros(pending.shape), np.broadcast_arrays(*arrays, pending)[:-1]
     where_open = np.nonzero(pending)
     for step in range(ROUNDS):
         if not where_open[0].size:
             break
         proposed, fits = propose(xp, np.uint32(step), *[x[where_open] for x in arrays])
-        found[where_open] = proposed
+        draws[where_open] = proposed
         where_open = tuple([axis[~fits] for axis in where_open])
-    return found
+    return draws
 
 
 def _accepted_xla(xp: Namespace, propose: Round, pending: Array, *arrays: Array) -> Any:
     """The same with XLA, as one loop that runs until nothing is pending."""
 
     def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-        count, open_, found = state
+        count, open_, draws = state
         proposed, fits = propose(xp, count, *arrays)
-        return count + 1, open_ & ~fits, xp.where(open_, proposed, found)
+        return count + 1, open_ & ~fits, xp.where(open_, proposed, draws)
 
     goes_on = lambda state: xp.any(state[1]) & (state[0] < ROUNDS)
     start = (xp.zeros((), np.uint32), pending, xp.zeros(pending.shape, np.float64))
@@ -160,9 +160,9 @@ def _log_gamma(xp: Namespace, accepted: Callable[..., Any], key: Array, alpha: A
     sources = _sources(xp, key, alpha.shape)
     t = accepted(xp, _gamma_round, usual, *sources, d)
     boost = xp.log(_open_fraction(xp, *sources[:2], np.uint32(0), sources[2])) / shape
-    found = xp.log(d) + 3 * xp.log1p(t) + xp.where(small, boost, 0.0)
+    draws = xp.log(d) + 3 * xp.log1p(t) + xp.where(small, boost, 0.0)
     # For a shape of 0 the number is 0, for one of infinity it is infinite; other shapes have no distribution.
-    return xp.where(usual, found, xp.where(alpha >= 0, xp.where(alpha == 0, -math.inf, math.inf), math.nan))
+    return xp.where(usual, draws, xp.where(alpha >= 0, xp.where(alpha == 0, -math.inf, math.inf), math.nan))
 
 
 class RandomLogGamma(FromKeys):
@@ -236,8 +236,8 @@ def implicit_log_gamma(draw: ArrayLike, alpha: ArrayLike, name: str | None = Non
 
 def _log_draw(shape: Shape, key: ArrayLike, alpha: ArrayLike) -> Tensor:
     """The logarithms of gamma numbers of a shape, as float64, with their implicit gradient."""
-    each = broadcast_to(cast(alpha, d.float64), shape)
-    return implicit_log_gamma(random_log_gamma(key, each), each)
+    shapes = broadcast_to(cast(alpha, d.float64), shape)
+    return implicit_log_gamma(random_log_gamma(key, shapes), shapes)
 
 
 @keyed("random_gamma", "alpha shape dtype", shape=None)
@@ -272,10 +272,10 @@ def random_gamma(
         >>> sg.random_gamma([10000], sg.random_key(0), 3.0, 2.0).mean().round(1)
         np.float32(1.5)
     """
-    wanted, (a, b) = parameters(dtype, alpha=alpha, beta=1.0 if beta is None else beta)
+    target, (a, b) = parameters(dtype, alpha=alpha, beta=1.0 if beta is None else beta)
     sizes = drawn_shape(shape, key, alpha=a, beta=b)
     drawn = exp(_log_draw(sizes, key, a))
-    return cast(drawn if beta is None else divide(drawn, cast(b, d.float64)), wanted, name)
+    return cast(drawn if beta is None else divide(drawn, cast(b, d.float64)), target, name)
 
 
 @keyed("random_beta", "alpha beta shape dtype", shape=None)
@@ -308,11 +308,11 @@ def random_beta(
         >>> sg.random_beta([10000], sg.random_key(0), 3.0, 2.0).mean().round(1)
         np.float32(0.6)
     """
-    wanted, (a, b) = parameters(dtype, alpha=alpha, beta=beta)
+    target, (a, b) = parameters(dtype, alpha=alpha, beta=beta)
     sizes = drawn_shape(shape, key, alpha=a, beta=b)
     keys = random_split(key)
     first, second = _log_draw(sizes, keys[0], a), _log_draw(sizes, keys[1], b)
-    return cast(sigmoid(subtract(first, second)), wanted, name)
+    return cast(sigmoid(subtract(first, second)), target, name)
 
 
 @keyed("random_dirichlet", "alpha shape dtype", shape=None)
@@ -344,12 +344,12 @@ def random_dirichlet(
         >>> sg.random_dirichlet([2], sg.random_key(0), [1.0, 2.0, 3.0]).sum(-1)
         array([1., 1.], dtype=float32)
     """
-    wanted, (a,) = parameters(dtype, alpha=alpha)
+    target, (a,) = parameters(dtype, alpha=alpha)
     if not d.type_of(a).ndim:
         raise ShapeError("alpha holds the parameters of a distribution along its last axis; it has no axis")
     *front, last = d.type_of(a).shape
     sizes = drawn_shape(shape, key, alpha=tuple(front))
-    return cast(softmax(_log_draw((*sizes, last), key, a)), wanted, name)
+    return cast(softmax(_log_draw((*sizes, last), key, a)), target, name)
 
 
 # ---------------------------------------------------------------------------------------------- Poisson
@@ -404,8 +404,8 @@ def _poisson(xp: Namespace, accepted: Callable[..., Any], key: Array, rate: Arra
     u = _open_fraction(xp, *sources[:2], np.uint32(0), sources[2])
     few = _counted(xp, u, xp.where(usual & (rate < _LIMIT), rate, 0.0))
     many = usual & (rate >= _LIMIT)
-    found = xp.where(many, accepted(xp, _poisson_round, many, *sources, xp.where(many, rate, _LIMIT)), few)
-    return xp.where(usual, found, xp.where(rate > 0, math.inf, math.nan))
+    draws = xp.where(many, accepted(xp, _poisson_round, many, *sources, xp.where(many, rate, _LIMIT)), few)
+    return xp.where(usual, draws, xp.where(rate > 0, math.inf, math.nan))
 
 
 class RandomPoisson(FromKeys):
@@ -464,12 +464,12 @@ def random_poisson(
         >>> sg.random_poisson([10000], sg.random_key(0), 3.0).mean().round(1)
         np.float64(3.0)
     """
-    wanted = d.dtype_of(dtype)
-    if not (wanted.is_integer or wanted.is_floating):
-        raise DTypeError(f"the dtype of counts is one of integers or floating-point numbers, not {wanted}")
+    target = d.dtype_of(dtype)
+    if not (target.is_integer or target.is_floating):
+        raise DTypeError(f"the dtype of counts is one of integers or floating-point numbers, not {target}")
     _, (rate,) = parameters(None, lam=lam)
     sizes = drawn_shape(shape, key, lam=rate)
     counts = _counts(key, broadcast_to(cast(rate, d.float64), sizes))
-    if wanted.is_integer:
+    if target.is_integer:
         counts = where(is_nan(counts), d.as_array(-1, d.float64), counts)
-    return cast(counts, wanted, name)
+    return cast(counts, target, name)

@@ -100,14 +100,14 @@ def random_categorical(
                [1, 1, 1]])
     """
     checked_key(key, "logits, num_samples")
-    wanted, (weights,) = parameters(None, logits=logits)
+    float_dtype, (weights,) = parameters(None, logits=logits)
     kind = d.type_of(weights)
-    behind = d.normal_axis(axis, kind.ndim, "C1") - kind.ndim
+    axis_from_end = d.normal_axis(axis, kind.ndim, "C1") - kind.ndim
     if num_samples is None:
-        return argmax(add(gumbel_noise(kind.shape, key, wanted), weights), behind, dtype, name)
+        return argmax(add(gumbel_noise(kind.shape, key, float_dtype), weights), axis_from_end, dtype, name)
     sizes = _count(num_samples, "num_samples")
-    found = argmax(add(gumbel_noise((*sizes, *kind.shape), key, wanted), weights), behind, dtype)
-    return transpose(found, [*range(1, kind.ndim), 0], name=name)
+    draws = argmax(add(gumbel_noise((*sizes, *kind.shape), key, float_dtype), weights), axis_from_end, dtype)
+    return transpose(draws, [*range(1, kind.ndim), 0], name=name)
 
 
 @d.reads_arguments
@@ -297,9 +297,9 @@ def dropout(
     rate = rate if checked.dtype.is_floating else cast(rate, d.float32)
     one = d.as_array(1, d.type_of(rate).dtype)
     rest = subtract(one, rate)
-    kept = random_bernoulli(sizes, key, cast(rest, d.float32))
+    keep = random_bernoulli(sizes, key, cast(rest, d.float32))
     scale = divide(one, where(greater(rest, d.as_array(0, d.type_of(rate).dtype)), rest, one))
-    return where(kept, multiply(x, cast(scale, kind.dtype)), 0, name)
+    return where(keep, multiply(x, cast(scale, kind.dtype)), 0, name)
 
 
 @d.reads_arguments

@@ -60,17 +60,17 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     back = d.flag(reverse, "reverse")
     rows = [turned(x, [a]) for x, a in zip(leaves, axes, strict=True)] if back else leaves
     both = lambda low, high: _combined(fn, spec, low, high)
-    found = _scanned(both, rows, axes, size)
+    scanned = _scanned(both, rows, axes, size)
     if back:
-        found = [turned(x, [a]) for x, a in zip(found, axes, strict=True)]
-    return d.unflatten(spec, found)
+        scanned = [turned(x, [a]) for x, a in zip(scanned, axes, strict=True)]
+    return d.unflatten(spec, scanned)
 
 
 def _combined(fn: Callable[[Any, Any], Any], spec: Spec, low: list[Any], high: list[Any]) -> list[Any]:
-    made, shape = d.flatten(d.call(fn, d.unflatten(spec, low), d.unflatten(spec, high)))
-    if shape != spec or any(d.type_of(a).shape != d.type_of(b).shape for a, b in zip(made, low, strict=True)):
+    ys, shape = d.flatten(d.call(fn, d.unflatten(spec, low), d.unflatten(spec, high)))
+    if shape != spec or any(d.type_of(a).shape != d.type_of(b).shape for a, b in zip(ys, low, strict=True)):
         raise ShapeError("(C3) fn must return a structure like its arguments, of the same sizes")
-    return made
+    return ys
 
 
 def _scanned(
@@ -85,11 +85,11 @@ def _scanned(
         size = pairs
     for whole, count in reversed(levels):
         odd = rows  # The results at positions 1, 3, 5, …
-        behind = (count - 1) // 2
+        inner = (count - 1) // 2
         first = [part_of(x, a, 0, 1) for x, a in zip(whole, axes, strict=True)]
-        if behind:
-            before = [part_of(x, a, 0, behind) for x, a in zip(odd, axes, strict=True)]
-            even = both(before, _every_second(whole, axes, 2, behind))
+        if inner:
+            before = [part_of(x, a, 0, inner) for x, a in zip(odd, axes, strict=True)]
+            even = both(before, _every_second(whole, axes, 2, inner))
             even = [concat([x, y], a) for x, y, a in zip(first, even, axes, strict=True)]
         else:
             even = first
@@ -98,11 +98,11 @@ def _scanned(
 
 
 def _every_second(rows: list[Any], axes: list[int], start: int, count: int) -> list[Any]:
-    found = []
+    slices = []
     for x, axis in zip(rows, axes, strict=True):
         spans = tuple((start, count, 2) if i == axis else (0, n, 1) for i, n in enumerate(d.type_of(x).shape))
-        found.append(d.apply(StridedSlice, (x,), (spans,)))
-    return found
+        slices.append(d.apply(StridedSlice, (x,), (spans,)))
+    return slices
 
 
 def _alternating(even: ArrayLike, odd: ArrayLike, axis: int, count: int) -> Any:

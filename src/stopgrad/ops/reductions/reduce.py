@@ -241,9 +241,9 @@ reduce_prod: Callable[..., Tensor] = _public(Prod, "reduce_prod")
 
 def _product_of_others(op: Operation) -> Tensor:
     """For each element, the product of all others that are reduced together with it."""
-    x, kept = wide(op.x), tuple(i for i in range(op.x.ndim) if i not in op.axis)
-    order = (*kept, *op.axis)
-    rows = reshape(transpose(x, order), (d.product(x.shape[i] for i in kept), _count(op)))
+    x, remaining = wide(op.x), tuple(i for i in range(op.x.ndim) if i not in op.axis)
+    order = (*remaining, *op.axis)
+    rows = reshape(transpose(x, order), (d.product(x.shape[i] for i in remaining), _count(op)))
     before, after = cumprod(rows, 1, exclusive=True), cumprod(rows, 1, exclusive=True, reverse=True)
     others = reshape(before * after, tuple(x.shape[i] for i in order))
     return transpose(others, tuple(np.argsort(order).tolist()))

@@ -146,10 +146,10 @@ def _cumprod_gradient(g: Output, op: Operation) -> Tensor:
     """
     x, back = conj(op.x), not op.reverse
     if op.exclusive:
-        behind = shifted(linear_recurrence(x, g, op.axis, back), op.axis, back)
+        following = shifted(linear_recurrence(x, g, op.axis, back), op.axis, back)
     else:
-        behind = linear_recurrence(shifted(x, op.axis, back), g, op.axis, back)
-    return cumprod(x, op.axis, exclusive=True, reverse=op.reverse) * behind
+        following = linear_recurrence(shifted(x, op.axis, back), g, op.axis, back)
+    return cumprod(x, op.axis, exclusive=True, reverse=op.reverse) * following
 
 
 # ------------------------------------------------------------------------------------------------ extremes
@@ -336,8 +336,8 @@ def cumulative_logsumexp(
     position, back = d.axis_in(CumulativeLogsumexp, axis, x), d.flag(reverse)
     if not d.flag(exclusive):
         return d.apply(CumulativeLogsumexp, (x,), (position, back), name)
-    found = d.apply(CumulativeLogsumexp, (x,), (position, back))
-    size = d.type_of(found).shape[position]
-    ndim = d.type_of(found).ndim
+    inclusive = d.apply(CumulativeLogsumexp, (x,), (position, back))
+    size = d.type_of(inclusive).shape[position]
+    ndim = d.type_of(inclusive).ndim
     padding = [((0, 1) if back else (1, 0)) if i == position else (0, 0) for i in range(ndim)]
-    return part_of(pad(found, padding, constant_values=-math.inf), position, 1 if back else 0, size)
+    return part_of(pad(inclusive, padding, constant_values=-math.inf), position, 1 if back else 0, size)

@@ -68,9 +68,9 @@ def _sum(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
 def _counted(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     """The number of elements in each segment, at least 1, in a shape and dtype that fit the segments."""
     shape, dtype = d.type_of(ids).shape, d.type_of(data).dtype
-    found = maximum(_sum(fill(shape, np.int32(1)), ids, count), 1)
-    found = cast(found, dtype if dtype.is_differentiable else d.float32 if dtype.itemsize < 4 else d.float64)
-    return reshape(found, (count, *(1,) * (d.type_of(data).ndim - len(shape))))
+    sizes = maximum(_sum(fill(shape, np.int32(1)), ids, count), 1)
+    sizes = cast(sizes, dtype if dtype.is_differentiable else d.float32 if dtype.itemsize < 4 else d.float64)
+    return reshape(sizes, (count, *(1,) * (d.type_of(data).ndim - len(shape))))
 
 
 def _mean(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
@@ -168,18 +168,18 @@ def _sorted(
     ) -> Tensor:
         data, ids = tensor(data), as_indices(segment_ids)
         count = _how_many(data, ids, num_segments)
-        found = join(data, ids, count)
+        joined = join(data, ids, count)
         if otherwise is not None:  # TensorFlow's sorted extremes are 0 there.
             occupied = greater(_sum(fill(d.type_of(ids).shape, np.int32(1)), ids, count), 0)
-            found = where(reshape(occupied, (count, *(1,) * (d.type_of(data).ndim - 1))), found, otherwise)
-        return named(found, name)
+            joined = where(reshape(occupied, (count, *(1,) * (d.type_of(data).ndim - 1))), joined, otherwise)
+        return named(joined, name)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _SORTED.format(name=name, **parts)
     return function
 
 
-def _how_many(data: ArrayLike, ids: Output | NumpyArray, given: Size | str | None) -> Size:
+def _how_many(data: ArrayLike, ids: Output | NumpyArray, num_segments: Size | str | None) -> Size:
     kind = d.type_of(ids)
     d.check_dtype(kind, d.is_integer, "integers as segment_ids")
     if kind.ndim != 1 or not d.type_of(data).ndim:
@@ -188,14 +188,14 @@ def _how_many(data: ArrayLike, ids: Output | NumpyArray, given: Size | str | Non
             f"{d.type_of(data)!r}"
         )
     if is_traced(ids):
-        if given is None:
+        if num_segments is None:
             raise needs_size("(C3) how many segments there are", "num_segments=")
-        return d.shape_of(given)[0]
+        return d.shape_of(num_segments)[0]
     if (np.diff(ids) < 0).any():
         raise ArgumentError(
             "(C2) the segment_ids must not decrease; take unsorted_segment_... for those that do"
         )
-    return d.shape_of(given)[0] if given is not None else int(ids[-1]) + 1 if ids.size else 0
+    return d.shape_of(num_segments)[0] if num_segments is not None else int(ids[-1]) + 1 if ids.size else 0
 
 
 _NUMBERS = {"data": "numbers", "dtypes": ", and the data numbers"}

@@ -73,9 +73,9 @@ def linspace(start: ArrayLike, stop: ArrayLike, num: int, name: str | None = Non
     # A weighted sum of both ends, so that the last number is exactly *stop*.
     spread = (count, *(1,) * (ndim - position))
     first, last = (expand_dims(_of_rank(x, ndim), position) for x in (first, last))
-    there = np.reshape(parts, spread).astype(dtype.numpy)
-    back = np.reshape(1 - parts, spread).astype(dtype.numpy)
-    return add(multiply(first, back), multiply(last, there), name)
+    weights = np.reshape(parts, spread).astype(dtype.numpy)
+    complements = np.reshape(1 - parts, spread).astype(dtype.numpy)
+    return add(multiply(first, complements), multiply(last, weights), name)
 
 
 def _of_rank(x: ArrayLike, ndim: int) -> Tensor:
@@ -117,12 +117,12 @@ def meshgrid(*args: ArrayLike, indexing: str = "xy", name: str | None = None) ->
     if indexing == "xy" and len(vectors) > 1:
         order[:2] = [1, 0]
     whole_grid = tuple(sizes[i] for i in order)
-    found = []
+    coordinates = []
     for i, x in enumerate(vectors):
         place = order.index(i)
         column = reshape(x, (sizes[i], *(1,) * (len(vectors) - 1 - place)))
-        found.append(broadcast_to(column, whole_grid, name))
-    return found
+        coordinates.append(broadcast_to(column, whole_grid, name))
+    return coordinates
 
 
 @d.guarded("sequence_mask")
@@ -188,8 +188,8 @@ def full_like(
         array([7., 7.])
     """
     kind = d.type_of(input)
-    wanted = kind.dtype if dtype is None else d.dtype_of(dtype)
-    value = d.as_array(fill_value, wanted) if d.is_python(fill_value) else cast(tensor(fill_value), wanted)
+    target = kind.dtype if dtype is None else d.dtype_of(dtype)
+    value = d.as_array(fill_value, target) if d.is_python(fill_value) else cast(tensor(fill_value), target)
     if d.type_of(value).ndim:
         raise ShapeError(f"(C1) the value must be a scalar, not {d.type_of(value)!r}")
     return fill(kind.shape, value, name)
@@ -231,11 +231,11 @@ def shape(input: ArrayLike, out_type: DTypeLike | None = None, name: str | None 
         >>> sg.shape(np.zeros((2, 3)))
         array([2, 3], dtype=int32)
     """
-    kind, wanted = d.type_of(input), d.int32 if out_type is None else d.dtype_of(out_type)
-    d.check_dtype(d.tensor_type(wanted, ()), d.is_integer, "a dtype of integers")
+    kind, target = d.type_of(input), d.int32 if out_type is None else d.dtype_of(out_type)
+    d.check_dtype(d.tensor_type(target, ()), d.is_integer, "a dtype of integers")
     if not kind.symbolic:
-        return constant(np.asarray(kind.shape, wanted.numpy), name=name)
-    return stack([size_as(size, wanted, input) for size in kind.shape], name=name)
+        return constant(np.asarray(kind.shape, target.numpy), name=name)
+    return stack([size_as(size, target, input) for size in kind.shape], name=name)
 
 
 # ------------------------------------------------------------------------------------- values and structures
@@ -267,50 +267,50 @@ def convert_to_tensor(
         >>> sg.convert_to_tensor([1.0, 2.0])
         array([1., 2.], dtype=float32)
     """
-    wanted = None if dtype is None else d.dtype_of(dtype)
+    target = None if dtype is None else d.dtype_of(dtype)
     hint = None if dtype_hint is None else d.dtype_of(dtype_hint)
     if (
         isinstance(value, (list, tuple))
         and not d.is_python(value)
         and any(map(_is_tensor, d.flatten(value)[0]))
     ):
-        value = _stacked(value, wanted)
+        value = _stacked(value, target)
     if _is_tensor(value):
         value = tensor(value)
-        have = d.type_of(value).dtype
-        if wanted is not None and have is not wanted:
-            raise DTypeError(f"(C1) {d.type_of(value)!r} is not of {wanted}; convert with sg.cast")
+        actual = d.type_of(value).dtype
+        if target is not None and actual is not target:
+            raise DTypeError(f"(C1) {d.type_of(value)!r} is not of {target}; convert with sg.cast")
         return named(value, name) if is_traced(value) else constant(value, name=name)
-    if wanted is None and hint is not None:
+    if target is None and hint is not None:
         array = d.as_array(value)
         if np.array_equal(array.astype(hint.numpy).astype(array.dtype), array):
-            wanted = hint
-    return constant(value, wanted, name=name)
+            target = hint
+    return constant(value, target, name=name)
 
 
 def _is_tensor(x: object) -> bool:
     return is_traced(x) or hasattr(x, "dtype")
 
 
-def _stacked(value: Sequence[Any], wanted: DType | None) -> Tensor:
+def _stacked(value: Sequence[Any], dtype: DType | None) -> Tensor:
     """Nested lists with tensors among them as one tensor, the innermost lists first."""
     stack_of: list[tuple[Any, list[Any]]] = [(value, [])]
     while True:
-        given, done = stack_of[-1]
-        if len(done) == len(given):
-            made = stack(_together(done, wanted))
+        entries, done = stack_of[-1]
+        if len(done) == len(entries):
+            stacked = stack(_together(done, dtype))
             stack_of.pop()
             if not stack_of:
-                return made
-            stack_of[-1][1].append(made)
-        elif isinstance(given[len(done)], (list, tuple)):
-            stack_of.append((given[len(done)], []))
+                return stacked
+            stack_of[-1][1].append(stacked)
+        elif isinstance(entries[len(done)], (list, tuple)):
+            stack_of.append((entries[len(done)], []))
         else:
-            done.append(given[len(done)])
+            done.append(entries[len(done)])
 
 
-def _together(parts: list[Any], wanted: DType | None) -> list[Any]:
-    return [d.as_array(p, wanted) if wanted is not None and d.is_python(p) else p for p in parts]
+def _together(parts: list[Any], dtype: DType | None) -> list[Any]:
+    return [d.as_array(p, dtype) if dtype is not None and d.is_python(p) else p for p in parts]
 
 
 @d.guarded("map_structure")

@@ -204,13 +204,13 @@ def unstack(value: ArrayLike, num: int | None = None, axis: int = 0, name: str |
     """
     kind = d.type_of(value)
     axis = d.normal_axis(axis, kind.ndim, "C1")
-    have = kind.shape[axis]
-    count = have if num is None else d.whole(num)
+    actual = kind.shape[axis]
+    count = actual if num is None else d.whole(num)
     if not isinstance(count, int):
         raise ShapeError(
             f"(C2) how many parts there are along axis {axis} of {kind!r} is not known; give num="
         )
-    if not d.same_size(count, have):
+    if not d.same_size(count, actual):
         raise ShapeError(f"(C2) axis {axis} of {kind!r} does not have {count} elements")
     return [squeeze(part_of(value, axis, i, 1), axis, name) for i in range(count)]
 
@@ -298,22 +298,22 @@ def split(
 
 
 @d.reads_arguments
-def _part_sizes(wanted: Any, size: Size, axis: int) -> tuple[Any, ...]:
+def _part_sizes(sections: Any, size: Size, axis: int) -> tuple[Any, ...]:
     """The sizes of the parts of an axis, given their number or sizes, one of which may be -1."""
-    if d.is_whole(wanted):
-        count = d.whole(wanted)
-        each = d.exact_quotient(size, count) if count > 0 else None
-        if each is None:
+    if d.is_whole(sections):
+        count = d.whole(sections)
+        part_size = d.exact_quotient(size, count) if count > 0 else None
+        if part_size is None:
             raise ShapeError(f"(C2) axis {axis}, of size {size}, does not split into {count} equal parts")
-        return (each,) * count
-    sizes = [*wanted]
+        return (part_size,) * count
+    sizes = [*sections]
     unknown = [i for i, n in enumerate(sizes) if d.is_whole(n) and d.whole(n) == -1]
     if len(unknown) == 1:
         sizes[unknown[0]] = 0
         rest = size - d.total(d.shape_of(sizes))
         if isinstance(rest, int) and rest < 0:
             raise ShapeError(
-                f"(C2) axis {axis}, of size {size}, is smaller than the sizes {d.show_shape(wanted)}"
+                f"(C2) axis {axis}, of size {size}, is smaller than the sizes {d.show_shape(sections)}"
             )
         sizes[unknown[0]] = rest
     return d.shape_of(sizes)
@@ -431,15 +431,15 @@ def pad(
 
 @d.reads_arguments
 def _pairs(paddings: Sequence[Sequence[Size]] | NumpyArray) -> tuple[Any, ...]:
-    found = []
+    pairs = []
     for pair in paddings:
         low, high = pair
         if any(isinstance(n, (int, np.integer)) and n < 0 for n in (low, high)):
             raise ShapeError(
                 f"(C2) the padding {d.show_shape((low, high))} is negative; to cut elements off, slice"
             )
-        found.append((d.shape_of([low])[0], d.shape_of([high])[0]))
-    return tuple(found)
+        pairs.append((d.shape_of([low])[0], d.shape_of([high])[0]))
+    return tuple(pairs)
 
 
 def _check_mirrored(x: TensorType, pairs: tuple[Any, ...], mode: str, skip: int) -> None:

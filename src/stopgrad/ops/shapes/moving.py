@@ -51,15 +51,15 @@ __all__ = [
 
 
 @d.reads_arguments
-def _each(given: object, what: str) -> list[Any]:
+def _ints(value: object, what: str) -> list[Any]:
     """One whole number or several, as a list."""
-    if d.is_whole(given):
-        return [d.whole(given)]
-    if isinstance(given, np.ndarray):
-        given = given.tolist()
-    if not isinstance(given, (list, tuple)):
-        raise ArgumentError(f"{what} is an integer or a list of them, not {given!r:.60}")
-    return [n if is_traced(n) else d.whole(n) for n in given]
+    if d.is_whole(value):
+        return [d.whole(value)]
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        raise ArgumentError(f"{what} is an integer or a list of them, not {value!r:.60}")
+    return [n if is_traced(n) else d.whole(n) for n in value]
 
 
 @d.guarded("roll")
@@ -89,30 +89,30 @@ def roll(
     if axis is None:
         flat = roll(reshape(input, (d.product(kind.shape),)), shift, 0)
         return reshape(flat, kind.shape, name)
-    axes = [d.normal_axis(a, kind.ndim) for a in _each(axis, "axis")]
+    axes = [d.normal_axis(a, kind.ndim) for a in _ints(axis, "axis")]
     shifts = [shift] if is_traced(shift) and not d.type_of(shift).ndim else None
     if shifts is None and is_traced(shift):
         shifts = [reshape(part_of(shift, 0, i, 1), ()) for i, _ in enumerate(axes)]
-    shifts = shifts or _each(shift, "shift")
+    shifts = shifts or _ints(shift, "shift")
     if len(shifts) == 1:
         shifts *= len(axes)
     if len(shifts) != len(axes):
         raise ShapeError(f"(C1) {len(shifts)} shifts for {len(axes)} axes; give one for each, or one for all")
-    for by, position in zip(shifts, axes, strict=True):
-        input = _rolled(input, by, position)
+    for amount, position in zip(shifts, axes, strict=True):
+        input = _rolled(input, amount, position)
     return named(input, name)
 
 
-def _rolled(x: ArrayLike, by: ArrayLike, axis: int) -> Tensor:
+def _rolled(x: ArrayLike, shift: ArrayLike, axis: int) -> Tensor:
     size = d.type_of(x).shape[axis]
-    if isinstance(by, int) and isinstance(size, int):
-        low = -by % max(size, 1)
+    if isinstance(shift, int) and isinstance(size, int):
+        low = -shift % max(size, 1)
         return (
             concat([part_of(x, axis, low, size - low), part_of(x, axis, 0, low)], axis) if low else tensor(x)
         )
     number = size_as(size, d.int32, x)
-    by = cast(by, d.int32) if is_traced(by) else by
-    return gather(x, floormod(subtract(numbers(size), by), number), axis=axis)
+    shift = cast(shift, d.int32) if is_traced(shift) else shift
+    return gather(x, floormod(subtract(numbers(size), shift), number), axis=axis)
 
 
 @d.guarded("repeat")
@@ -168,14 +168,14 @@ def repeat(
             "each"
         )
     if counts.size == 1:
-        found = _repeated(input, int(counts.reshape(())), axis)
+        y = _repeated(input, int(counts.reshape(())), axis)
     else:
-        found = gather(input, np.repeat(np.arange(counts.size, dtype=np.int32), counts), axis=axis)
+        y = gather(input, np.repeat(np.arange(counts.size, dtype=np.int32), counts), axis=axis)
     if total_repeat_length is not None:
-        wanted, have = d.shape_of(total_repeat_length)[0], d.type_of(found).shape[axis]
-        if wanted != have:
-            found = gather(found, minimum(numbers(wanted), size_as(have - 1, d.int32, found)), axis=axis)
-    return named(found, name)
+        length, actual = d.shape_of(total_repeat_length)[0], d.type_of(y).shape[axis]
+        if length != actual:
+            y = gather(y, minimum(numbers(length), size_as(actual - 1, d.int32, y)), axis=axis)
+    return named(y, name)
 
 
 def _repeated(x: ArrayLike, count: int, axis: int) -> Tensor:
@@ -193,9 +193,9 @@ def _repeated_by(
     if length is None:
         raise needs_size("(C3) the size of the repeated axis", "total_repeat_length=")
     size, count = d.type_of(x).shape[axis], d.shape_of(length)[0]
-    each = broadcast_to(cast(repeats, d.int32), (size,))
-    at = searchsorted(cumsum(each), numbers(count), "right")
-    return gather(x, minimum(at, size_as(size - 1, d.int32, x)), axis=axis, name=name)
+    counts = broadcast_to(cast(repeats, d.int32), (size,))
+    sources = searchsorted(cumsum(counts), numbers(count), "right")
+    return gather(x, minimum(sources, size_as(size - 1, d.int32, x)), axis=axis, name=name)
 
 
 @d.guarded("flip")
@@ -216,7 +216,7 @@ def flip(x: ArrayLike, axis: int | Sequence[int] | None = None, name: str | None
         >>> sg.flip(np.array([1.0, 2.0]))
         array([2., 1.])
     """
-    axes = axis if axis is None else tuple(_each(axis, "axis"))
+    axes = axis if axis is None else tuple(_ints(axis, "axis"))
     return reverse(x, d.normal_axes(axes, d.type_of(x).ndim, "C1"), name)
 
 
@@ -242,7 +242,7 @@ def moveaxis(
         (3, 4, 2)
     """
     ndim = d.type_of(x).ndim
-    here, there = ([d.normal_axis(a, ndim, "C1") for a in _each(g, "an axis")] for g in (source, destination))
+    here, there = ([d.normal_axis(a, ndim, "C1") for a in _ints(g, "an axis")] for g in (source, destination))
     if len(here) != len(there) or len({*here}) != len(here) or len({*there}) != len(there):
         raise ShapeError(f"(C1) axes {d.show_shape(here)} cannot go to {d.show_shape(there)}")
     order = [a for a in np.arange(ndim).tolist() if a not in here]
@@ -298,7 +298,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1), name: str | No
                [1., 3.]])
     """
     ndim = d.type_of(m).ndim
-    both = [d.normal_axis(a, ndim, "C1") for a in _each(axes, "axes")]
+    both = [d.normal_axis(a, ndim, "C1") for a in _ints(axes, "axes")]
     if len(both) != 2 or both[0] == both[1]:
         raise ShapeError(f"(C1) axes {d.show_shape(both)} are no two axes of a tensor with {ndim}")
     first, second = both
@@ -375,8 +375,10 @@ def diff(
     parts = [part for part in (prepend, a, append) if part is not None]
     if len(parts) > 1:
         parts = list(d.together(*parts, promotes=Promotion(d.is_any)))
-        one = (*kind.shape[:axis], 1, *kind.shape[axis + 1 :])
-        a = concat([broadcast_to(part, one) if not d.type_of(part).ndim else part for part in parts], axis)
+        slice_shape = (*kind.shape[:axis], 1, *kind.shape[axis + 1 :])
+        a = concat(
+            [broadcast_to(part, slice_shape) if not d.type_of(part).ndim else part for part in parts], axis
+        )
     a = tensor(a)
     for _ in np.arange(times):
         size = d.type_of(a).shape[axis]
@@ -441,8 +443,8 @@ def unravel_index(indices: ArrayLike, dims: Sequence[int], name: str | None = No
     sizes = tuple(map(d.whole, dims))
     parts = []
     for i, size in enumerate(sizes):
-        behind = math.prod(sizes[i + 1 :])
-        parts.append(floormod(floor_div(indices, max(behind, 1)), max(size, 1)))
+        stride = math.prod(sizes[i + 1 :])
+        parts.append(floormod(floor_div(indices, max(stride, 1)), max(size, 1)))
     return stack(parts, 0, name)
 
 

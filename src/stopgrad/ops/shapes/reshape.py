@@ -84,30 +84,30 @@ class Reshape(Op):
 def reshape(tensor: ArrayLike, shape: ShapeLike, name: str | None = None) -> Tensor:
     alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or d.is_whole(shape)
     sizes: Any = [shape] if alone else shape
-    wanted = list(sizes)
-    if not _PLAIN.issuperset(map(type, wanted)):
-        wanted = [
-            s if type(s) is Dim else d.whole(s) if d.is_whole(s) else d.shape_of([s])[0] for s in wanted
+    given_sizes = list(sizes)
+    if not _PLAIN.issuperset(map(type, given_sizes)):
+        given_sizes = [
+            s if type(s) is Dim else d.whole(s) if d.is_whole(s) else d.shape_of([s])[0] for s in given_sizes
         ]
     with d.about(Reshape, tensor):
-        if any(type(s) is int and s < -1 for s in wanted) or wanted.count(-1) > 1:
+        if any(type(s) is int and s < -1 for s in given_sizes) or given_sizes.count(-1) > 1:
             raise ShapeError(
-                f"(C1) the shape {d.show_shape(wanted)} may hold -1 once and no other negative size"
+                f"(C1) the shape {d.show_shape(given_sizes)} may hold -1 once and no other negative size"
             )
-        if -1 in wanted:
-            wanted[wanted.index(-1)] = _missing_size(d.type_of(tensor), wanted)
-    return d.apply(Reshape, (tensor,), (d.shape_of(wanted),), name)
+        if -1 in given_sizes:
+            given_sizes[given_sizes.index(-1)] = _missing_size(d.type_of(tensor), given_sizes)
+    return d.apply(Reshape, (tensor,), (d.shape_of(given_sizes),), name)
 
 
 _PLAIN = {int, Dim}
 
 
-def _missing_size(x: TensorType, wanted: list[Any]) -> Size:
+def _missing_size(x: TensorType, given_sizes: list[Any]) -> Size:
     """The size that is given as -1."""
-    total, rest = d.product(x.shape), d.product(d.shape_of([s for s in wanted if s != -1]))
+    total, rest = d.product(x.shape), d.product(d.shape_of([s for s in given_sizes if s != -1]))
     missing = d.exact_quotient(total, rest)
     if missing is None and isinstance(total, int) and isinstance(rest, int):
-        raise ShapeError(f"(C1) {total} elements do not fit the shape {d.show_shape(wanted)}")
+        raise ShapeError(f"(C1) {total} elements do not fit the shape {d.show_shape(given_sizes)}")
     return missing if missing is not None else total // rest
 
 

@@ -167,8 +167,8 @@ class Lgamma(RealElementwise):
         # SciPy gives -∞ at -∞, and ∞ at the smallest numbers, where Γ(x) is 1 / x.
         size = xp.abs(x)
         small = size < xp.finfo(x.dtype).tiny
-        found = xp.special.gammaln(xp.where(small | (size == d.INF), xp.ones((), x.dtype), x))
-        return xp.where(small, -xp.log(size), xp.where(size == d.INF, size, found))
+        log_gamma = xp.special.gammaln(xp.where(small | (size == d.INF), xp.ones((), x.dtype), x))
+        return xp.where(small, -xp.log(size), xp.where(size == d.INF, size, log_gamma))
 
     samples: d.Samples = d.singles(0.5, 4.0)
     extremes = ((0.0,), (d.INF,), (d.NAN,))
@@ -222,9 +222,9 @@ def _reflected(xp: Namespace, x: Array, n: int, right: Callable[[Any], Any], pol
     cotangent = first
     for a in others:
         cotangent = cotangent * c + a
-    found = right(xp.where(left, 1 - x, x))
-    found = xp.where(left, (-found if n % 2 else found) - cotangent, found)
-    return xp.where(left & (r == 0), xp.full((), pole, x.dtype), found)
+    polygamma = right(xp.where(left, 1 - x, x))
+    polygamma = xp.where(left, (-polygamma if n % 2 else polygamma) - cotangent, polygamma)
+    return xp.where(left & (r == 0), xp.full((), pole, x.dtype), polygamma)
 
 
 def _trigamma_and_higher(xp: Namespace, x: Array, n: int) -> Any:
@@ -260,9 +260,9 @@ class Digamma(RealElementwise):
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> Any:
-        found = _reflected(xp, x, 0, xp.special.digamma, d.NAN)
+        digamma = _reflected(xp, x, 0, xp.special.digamma, d.NAN)
         # JAX gives NaN at both zeros.
-        return xp.where(x == 0, -xp.copysign(xp.full((), d.INF, x.dtype), x), found)
+        return xp.where(x == 0, -xp.copysign(xp.full((), d.INF, x.dtype), x), digamma)
 
     samples: d.Samples = [*d.singles(0.5, 4.0), *d.singles(-8.9, -8.1)]
     extremes = ((0.0,), (-0.0,), (d.INF,), (-d.INF,), (d.NAN,), (-3.0,), (-20.4,))

@@ -119,13 +119,13 @@ def _reach(xp: Namespace, a: Array, y: Array) -> tuple[Any, Any]:
     return z, xp.where(z < xp.maximum(a, 1e-3), -xp.maximum(reach, 1 / a), xp.maximum(z * reach, 1))
 
 
-def _integrand(xp: Namespace, a: Array, z: Array, at: Array, k: int) -> Any:
-    left = at < 0
-    v = xp.where(left, at, xp.log1p(at / z))
-    found = xp.exp(a * v - xp.where(left, z * xp.expm1(at), at)) / xp.where(left, 1, z + at)
+def _integrand(xp: Namespace, a: Array, z: Array, point: Array, k: int) -> Any:
+    left = point < 0
+    v = xp.where(left, point, xp.log1p(point / z))
+    value = xp.exp(a * v - xp.where(left, z * xp.expm1(point), point)) / xp.where(left, 1, z + point)
     for _ in range(k):
-        found = found * v
-    return found
+        value = value * v
+    return value
 
 
 def _moment_slope(op: Operation) -> Tensor:
@@ -227,11 +227,11 @@ def _beta_integrand(xp: Namespace, a: Array, b: Array, x: Array, v: Array, k: in
     near = -xp.log1p(xp.where(left, x, 1 - x) * change)
     p = xp.where(left, v + near, near)
     q = xp.where(left, near, near - v)
-    found = xp.exp(a * p + b * q)
+    value = xp.exp(a * p + b * q)
     for factor, times in ((p, k), (q, l)):
         for _ in range(times):
-            found = found * factor
-    return found
+            value = value * factor
+    return value
 
 
 def _beta_moment_slope(op: Operation) -> Tensor:

@@ -44,8 +44,8 @@ class Calling:
         self.raised: EngineError | None = None  # For an engine to which an exception cannot pass.
 
     def __call__(self, values: Sequence[NumpyArray]) -> None:
-        given = iter(values)
-        args, kwargs = d.unflatten(self.spec, [next(given) if x is _TENSOR else x for x in self.leaves])
+        tensors = iter(values)
+        args, kwargs = d.unflatten(self.spec, [next(tensors) if x is _TENSOR else x for x in self.leaves])
         try:
             self.function(*args, **kwargs)
         except Exception as error:
@@ -111,10 +111,10 @@ class DebugCallback(Op):
         kinds = [(x.dtype, x.shape) for x in tensors]
 
         def host(*arrays: Any) -> np.bool_:
-            given = zip(arrays, kinds, strict=True)
+            typed = zip(arrays, kinds, strict=True)
             try:
                 if calling.raised is None:
-                    _called(calling, depth, *[_from_words(x, *kind) for x, kind in given])
+                    _called(calling, depth, *[_from_words(x, *kind) for x, kind in typed])
             except EngineError as error:
                 calling.raised = error
             return np.True_
@@ -136,7 +136,7 @@ def _from_words(x: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NumpyAr
     return np.ascontiguousarray(x).view(dtype).reshape(shape)
 
 
-def _built(function: Callable[..., Any], what: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _callback(function: Callable[..., Any], what: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     leaves, spec = d.flatten((tuple(args), kwargs))
     tensors = [x for x in leaves if d.is_tensor(x)]
     calling = Calling(function, what, [_TENSOR if d.is_tensor(x) else x for x in leaves], spec)
@@ -177,7 +177,7 @@ def debug_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> N
     if not callable(callback):
         raise ArgumentError(f"takes a function and what it is called with, not {callback!r:.60}")
     name = getattr(callback, "__name__", type(callback).__name__)
-    _built(callback, f"the callback {name}", args, kwargs)
+    _callback(callback, f"the callback {name}", args, kwargs)
 
 
 d.publish(DebugCallback, debug_callback)
@@ -220,16 +220,16 @@ def print(fmt: object = "", /, *args: Any, ordered: bool = True, **kwargs: Any) 
         if kwargs:
             name = next(iter(kwargs))
             raise ArgumentError(f"there is no field {{{name}}} in {fmt!r:.60}")
-        _built(builtins.print, "sg.print", [fmt, *args] if fmt != "" or args else [], {})
+        _callback(builtins.print, "sg.print", [fmt, *args] if fmt != "" or args else [], {})
         return
     text = str(fmt)
     _check_fields(text, len(args), kwargs)
 
     def show(*values: Any, **named: Any) -> None:
-        shown = [_shown(x) for x in values], {name: _shown(x) for name, x in named.items()}
+        shown = [_by_elements(x) for x in values], {name: _by_elements(x) for name, x in named.items()}
         builtins.print(text.format(*shown[0], **shown[1]))
 
-    _built(show, "sg.print", args, kwargs)
+    _callback(show, "sg.print", args, kwargs)
 
 
 def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
@@ -244,10 +244,10 @@ def _check_fields(text: str, count: int, kwargs: dict[str, Any]) -> None:
     names = [_name(field) for _, field, *_ in _fields(text) if field is not None]
     automatic = sum(name == "" for name in names)
     used = {str(i) for i in range(automatic)} | {name for name in names if name}
-    known = {str(i) for i in range(count)} | kwargs.keys()
-    for name in sorted(used - known):
+    available = {str(i) for i in range(count)} | kwargs.keys()
+    for name in sorted(used - available):
         raise ArgumentError(f"the field {{{name}}} of {text!r:.60} has no value; give it one")
-    for name in sorted(known - used):
+    for name in sorted(available - used):
         what = f"argument {name}" if name.isdigit() else f"{name}="
         raise ArgumentError(f"{what} has no field in {text!r:.60}; write {{}} where it shall stand")
 
@@ -269,7 +269,7 @@ class _Elements:
         return getattr(self.array, name)
 
     def __getitem__(self, index: Any) -> Any:
-        return _shown(self.array[index])
+        return _by_elements(self.array[index])
 
     def __str__(self) -> str:
         return str(self.array)
@@ -283,6 +283,6 @@ class _Elements:
         return np.array2string(self.array, formatter={"all": lambda x: format(x, form)})
 
 
-def _shown(x: Any) -> Any:
+def _by_elements(x: Any) -> Any:
     """What a field shows: an array with axes element by element."""
     return _Elements(x) if isinstance(x, np.ndarray) and x.ndim else x

@@ -56,14 +56,14 @@ def _pullback(
     if reasons:
         raise GradientError(f"{op.call}: the gradient of {d.describe(op)} cannot be generated: {reasons[0]}")
     step = more.pop(0)
-    given = [gs[i] for i in step.wants]
+    incoming = [gs[i] for i in step.wants]
     cotangents = [
         zeros_like(op.outputs[i]) if g is None else _conjugate(g)
-        for i, g in zip(step.wants, given, strict=True)
+        for i, g in zip(step.wants, incoming, strict=True)
     ]
     operands = (*op.inputs, *cotangents)
-    made = foreign(operands, step.call, step.results, step.walls, step.reach, written([step, *more]))
-    arrived = dict(zip(step.towards, made, strict=True))
+    results = foreign(operands, step.call, step.results, step.walls, step.reach, written([step, *more]))
+    arrived = dict(zip(step.towards, results, strict=True))
     return [_conjugate(arrived[i]) if i in arrived else None for i in live]
 
 

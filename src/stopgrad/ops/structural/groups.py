@@ -53,7 +53,7 @@ def group(*inputs: ArrayLike, name: str | None = None) -> Tensor:
         ...     session.value(a), session.value(b)
         (array(3., dtype=float32), array(4., dtype=float32))
     """
-    found: list[Any] = []
+    outputs: list[Any] = []
     for x in d.flatten(inputs)[0]:
-        found += x.outputs if isinstance(x, Operation) else [x]
-    return d.apply(NoOp, tuple(found), (), name)
+        outputs += x.outputs if isinstance(x, Operation) else [x]
+    return d.apply(NoOp, tuple(outputs), (), name)

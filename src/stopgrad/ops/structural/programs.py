@@ -61,29 +61,29 @@ def steps_of(program: str, operands: int) -> tuple[Step, ...]:
     """
     try:
         head, _, codes = base64.b64decode(program, validate=True).partition(b"\n")
-        told = _as_tuples(json.loads(head))
+        heads = _as_tuples(json.loads(head))
     except (ValueError, RecursionError):  # What is no base64, no UTF-8, no JSON, or too deep.
         raise ArgumentError("a foreign operation's program cannot be read") from None
-    if not isinstance(told, tuple) or not told or not all(map(_is_head, told)):
+    if not isinstance(heads, tuple) or not heads or not all(map(_is_head, heads)):
         raise ArgumentError("a foreign operation's program does not describe its steps")
-    if sum(size for size, *_ in told) != len(codes):
+    if sum(size for size, *_ in heads) != len(codes):
         raise ArgumentError("a foreign operation's program has more or less code than it says")
-    found: list[Step] = []
+    steps: list[Step] = []
     start = 0
-    for size, *parts in told:
+    for size, *parts in heads:
         step = Step(*parts)._replace(code=codes[start : start + size])
         start += size
-        if found:
+        if steps:
             _positions(step.towards, operands, "an operand of the step before")
-            _positions(step.wants, len(found[-1].results), "a result of the step before")
+            _positions(step.wants, len(steps[-1].results), "a result of the step before")
             operands += len(step.wants)
             if step.code and len(step.results) != len(step.towards):
                 raise ArgumentError("a foreign operation's gradient has a result for each of its operands")
-        if step.code or not found:
+        if step.code or not steps:
             check_call(step.call, step.results, step.walls, step.reach, operands)
             _positions([position for position, _ in step.refused], len(step.results), "a result")
-        found.append(step)
-    return tuple(found)
+        steps.append(step)
+    return tuple(steps)
 
 
 def check_call(call: Any, results: Any, walls: Any, reach: Any, operands: int) -> None:
@@ -111,13 +111,13 @@ def check_call(call: Any, results: Any, walls: Any, reach: Any, operands: int) -
         _positions(some, operands, f"an operand of {call[:60]}")
 
 
-def _positions(found: Sequence[int], count: int, what: str) -> None:
+def _positions(positions: Sequence[int], count: int, what: str) -> None:
     """Raise unless these are different positions among so many."""
-    for position in found:
+    for position in positions:
         if not 0 <= position < count:
             raise ArgumentError(f"{position} is no position of {what}; there are {count}")
-    if len({*found}) < len(found):
-        raise ArgumentError(f"{what} is named twice: {d.shorten(found)}")
+    if len({*positions}) < len(positions):
+        raise ArgumentError(f"{what} is named twice: {d.shorten(positions)}")
 
 
 def _is_head(head: Any) -> bool:
@@ -184,10 +184,10 @@ def computed(xp: Namespace, step: Step, tensors: Sequence[Array], results: Sizes
         EngineError: it takes or makes other arrays than the operation says.
     """
     try:
-        made = loaded(xp, step.code)(*tensors)
+        arrays = loaded(xp, step.code)(*tensors)
     except (TypeError, ValueError) as error:
         raise EngineError(f"the program of {step.call} takes other arrays: {error}") from error
-    kinds = tuple([(y.dtype.name, *y.shape) for y in made])
+    kinds = tuple([(y.dtype.name, *y.shape) for y in arrays])
     if kinds != results:
         raise EngineError(f"the program of {step.call} makes {kinds}, and not {results} as the graph says")
-    return made[0] if len(made) == 1 else made
+    return arrays[0] if len(arrays) == 1 else arrays

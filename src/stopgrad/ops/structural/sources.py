@@ -217,13 +217,13 @@ def parameter(
     _outside_of_bodies("a parameter", "make it outside and use it inside")
     value = d.joined(value)
     if isinstance(value, Output):
-        found = constant_value(value)
-        if found is None:
+        first_value = constant_value(value)
+        if first_value is None:
             raise GraphError(
                 f"Parameter: {d.describe(value)} has no value yet; give the first value as an array, or "
                 "computed from constants, and change it with sg.assign"
             )
-        value = found
+        value = first_value
     array = d.as_array(value, d.dtype_of(dtype) if dtype is not None else None)
     spec = current_spec(sharding, array.shape)
     return d.emit(Parameter, (), (Literal(np.array(array)), spec), name, graph).outputs[0]
@@ -515,12 +515,12 @@ def ones_like(input: ArrayLike, dtype: DTypeLike | None = None, name: str | None
 
 
 def _like(x: ArrayLike, value: int, dtype: DTypeLike | None, name: str | None) -> Tensor:
-    wanted = None if dtype is None else d.dtype_of(dtype)
+    target = None if dtype is None else d.dtype_of(dtype)
     if not isinstance(x, Output):
         with d.naming(Fill):
             array = d.as_array(x)
         return constant(
-            np.full(array.shape, value, array.dtype if wanted is None else wanted.numpy), name=name
+            np.full(array.shape, value, array.dtype if target is None else target.numpy), name=name
         )
-    number = d.constant_in(d.graph_for(x), np.asarray(value, (wanted or x.dtype).numpy))
+    number = d.constant_in(d.graph_for(x), np.asarray(value, (target or x.dtype).numpy))
     return d.emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number

@@ -69,23 +69,23 @@ def asarray(
     check_copy(copy)
     if isinstance(obj, (list, tuple)):
         check_copy(copy, True, "a list has to be copied into an array")
-        return of_dtype(_stacked(obj), dtype) if _holds_outputs(obj) else _made(obj, dtype)
+        return of_dtype(_stacked(obj), dtype) if _holds_outputs(obj) else _new_array(obj, dtype)
     if isinstance(obj, Output) or hasattr(obj, "as_output"):
         check_copy(
             copy, dtype is not None and d.dtype_of(dtype) is not d.type_of(obj).dtype, "the dtype changes"
         )
         return of_dtype(identity(obj) if copy else obj.as_output(), dtype)
     if d.default_graph() is not None:
-        return _made(obj, dtype)
+        return _new_array(obj, dtype)
     array = d.as_array(obj, None if dtype is None or hasattr(obj, "dtype") else d.dtype_of(dtype))
     fits = isinstance(obj, np.ndarray) or hasattr(obj, "__array_interface__") or hasattr(obj, "__buffer__")
     same = dtype is None or array.dtype == d.dtype_of(dtype).numpy
     check_copy(copy, not fits or not same, "a copy is needed")
-    found = of_dtype(array, dtype)
-    return np.array(found) if copy and same else found
+    converted = of_dtype(array, dtype)
+    return np.array(converted) if copy and same else converted
 
 
-def _made(obj: ArrayLike, dtype: DTypeLike | None) -> Tensor:
+def _new_array(obj: ArrayLike, dtype: DTypeLike | None) -> Tensor:
     if d.default_graph() is not None:
         return constant(obj, dtype)
     return of_dtype(d.as_array(obj), dtype) if dtype is None else d.as_array(obj, d.dtype_of(dtype))
@@ -190,8 +190,8 @@ def from_dlpack(x: Any, /, device: str | None = None, copy: bool | None = None) 
         return identity(x)
     if not hasattr(x, "__dlpack__"):
         raise ArgumentError(f"{x!r:.60} has no __dlpack__; sg.xp.asarray takes numbers, lists and buffers")
-    found = np.from_dlpack(x) if copy is None else np.from_dlpack(x, copy=bool(copy))
-    return found if d.default_graph() is None else constant(found)
+    array = np.from_dlpack(x) if copy is None else np.from_dlpack(x, copy=bool(copy))
+    return array if d.default_graph() is None else constant(array)
 
 
 @standard
@@ -240,17 +240,17 @@ def linspace(
     """
     check_device(device)
     count, to_the_end = d.whole(num), d.flag(endpoint, "endpoint")
-    wanted = _floating(start, stop) if dtype is None else d.dtype_of(dtype)
-    exact = wanted if wanted.is_differentiable else d.float64
+    target = _floating(start, stop) if dtype is None else d.dtype_of(dtype)
+    exact = target if target.is_differentiable else d.float64
     ends = of_dtype(start, exact), of_dtype(stop, exact)
-    found = _linspace(*ends, count) if to_the_end or not count else _linspace(*ends, count + 1)[:-1]
-    return of_dtype(found, wanted)
+    numbers = _linspace(*ends, count) if to_the_end or not count else _linspace(*ends, count + 1)[:-1]
+    return of_dtype(numbers, target)
 
 
 def _floating(*numbers: ArrayLike) -> DType:
     """The common dtype of numbers; float32 for integers."""
-    found = result_type(*numbers)
-    return found if found.is_differentiable else d.float32
+    common = result_type(*numbers)
+    return common if common.is_differentiable else d.float32
 
 
 @standard

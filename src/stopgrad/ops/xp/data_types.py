@@ -81,9 +81,9 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, copy: Any = True, device: str | No
         array([ 1, -1], dtype=int32)
     """
     check_device(device)
-    wanted, again = d.dtype_of(dtype), d.flag(copy, "copy")
-    if d.type_of(x).dtype is not wanted:
-        return cast(x, wanted)
+    target, again = d.dtype_of(dtype), d.flag(copy, "copy")
+    if d.type_of(x).dtype is not target:
+        return cast(x, target)
     return np.array(x) if again and isinstance(x, np.ndarray) else identity(x) if again else x
 
 
@@ -136,8 +136,8 @@ def finfo(type: ArrayLike | DTypeLike, /) -> FInfo:
     dtype = _dtype(type).real
     if not dtype.is_floating:
         raise DTypeError(f"finfo is about floating-point dtypes, not {dtype}; sg.xp.iinfo about integers")
-    known: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
-    eps, largest, least, normal = map(float, (known.eps, known.max, known.min, known.smallest_normal))
+    limits: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    eps, largest, least, normal = map(float, (limits.eps, limits.max, limits.min, limits.smallest_normal))
     return FInfo(dtype.itemsize * 8, eps, largest, least, normal, dtype)
 
 
@@ -152,8 +152,8 @@ def iinfo(type: ArrayLike | DTypeLike, /) -> IInfo:
     dtype = _dtype(type)
     if not dtype.is_integer:
         raise DTypeError(f"iinfo is about integers, not {dtype}; sg.xp.finfo about floating-point dtypes")
-    known = np.iinfo(dtype.numpy)
-    return IInfo(known.bits, int(known.max), int(known.min), dtype)
+    limits = np.iinfo(dtype.numpy)
+    return IInfo(limits.bits, int(limits.max), int(limits.min), dtype)
 
 
 _KINDS: dict[str, Callable[[DType], Any]] = {
@@ -183,8 +183,8 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> Any:
         >>> sg.xp.isdtype(sg.float32, "real floating"), sg.xp.isdtype(sg.float32, (sg.int8, "bool"))
         (True, False)
     """
-    found = d.dtype_of(dtype)
-    return any([_is_of(found, one) for one in (kind if isinstance(kind, tuple) else (kind,))])  # noqa: C419
+    checked = d.dtype_of(dtype)
+    return any([_is_of(checked, single) for single in (kind if isinstance(kind, tuple) else (kind,))])  # noqa: C419
 
 
 def _is_of(dtype: DType, kind: DTypeLike) -> Any:
@@ -250,8 +250,8 @@ class Info:
     ) -> dict[str, DType]:
         """The standard's dtypes by name; with *kind* only those of that kind or kinds."""
         check_device(device)
-        known = {name: d.DTYPES[name] for name in __all__ if name in d.DTYPES}
-        return known if kind is None else {n: d for n, d in known.items() if isdtype(d, kind)}
+        by_name = {name: d.DTYPES[name] for name in __all__ if name in d.DTYPES}
+        return by_name if kind is None else {n: d for n, d in by_name.items() if isdtype(d, kind)}
 
 
 @standard

@@ -153,8 +153,8 @@ def array_ufunc(self: Output, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
             raise _unknown(f"np.{name}.outer")
         without(name, kwargs)
         return function(manipulation.expand_dims(x, _last(x, y)), y)
-    found = (_REDUCE if method == "reduce" else _ACCUMULATE if method == "accumulate" else {}).get(name)
-    if found is None:
+    reduction = (_REDUCE if method == "reduce" else _ACCUMULATE if method == "accumulate" else {}).get(name)
+    if reduction is None:
         if method == "at":
             raise ArgumentError(
                 f"np.{name}.at changes an array, and outputs never change; x.at[i].add(v) is new"
@@ -162,7 +162,7 @@ def array_ufunc(self: Output, ufunc: np.ufunc, method: str, *inputs: Any, **kwar
         raise _unknown(f"np.{name}.{method}")
     kwargs = without(name, kwargs)
     kwargs = {key: value for key, value in kwargs.items() if value is not None or key == "axis"}
-    return found(*inputs, **{"axis": 0, **kwargs})
+    return reduction(*inputs, **{"axis": 0, **kwargs})
 
 
 def _last(x: ArrayLike, y: ArrayLike) -> tuple[int, ...]:
@@ -183,10 +183,10 @@ def array_function(
         return NotImplemented
     module, name = func.__module__.partition(".")[2], func.__name__
     name = f"{module}.{name}" if module in ("linalg", "fft") else name
-    found = FORMS.get(name)
-    if found is not None:
-        return found(*args, **kwargs)
-    found = _STANDARD.get(name)
-    if found is None:
+    function = FORMS.get(name)
+    if function is not None:
+        return function(*args, **kwargs)
+    function = _STANDARD.get(name)
+    if function is None:
         raise _unknown(f"np.{name}")
-    return found(*args, **(without(name, kwargs) if kwargs else kwargs))
+    return function(*args, **(without(name, kwargs) if kwargs else kwargs))

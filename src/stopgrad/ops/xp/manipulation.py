@@ -129,8 +129,8 @@ def reshape(x: ArrayLike, /, shape: ShapeLike, copy: bool | None = None) -> Tens
                [2., 3.]])
     """
     check_copy(copy)
-    found = _reshape(x, shape)
-    return identity(found) if copy and isinstance(found, Output) else np.array(found) if copy else found
+    y = _reshape(x, shape)
+    return identity(y) if copy and isinstance(y, Output) else np.array(y) if copy else y
 
 
 @standard

@@ -46,16 +46,16 @@ def without(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ArgumentError: one of them has another value.
     """
-    left = {}
+    others = {}
     for key, value in kwargs.items():
         if key not in _AT_DEFAULT:
-            left[key] = value
+            others[key] = value
             continue
         harmless, cure = _AT_DEFAULT[key]
         text = isinstance(value, str)
-        if not any([value is one or (text and value == one) for one in harmless]):  # noqa: C419
+        if not any([value is default or (text and value == default) for default in harmless]):  # noqa: C419
             raise ArgumentError(f"np.{name}: {key}= cannot be had on outputs; {cure.format(name=name)}")
-    return left
+    return others
 
 
 def form(function: F) -> F:
@@ -64,7 +64,7 @@ def form(function: F) -> F:
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     own = set(parameters)
     out = parameters.index("out") if "out" in parameters else sys.maxsize
-    known = d.guarded(f"np.{name}")(function)
+    guarded = d.guarded(f"np.{name}")(function)
 
     @d.reads_arguments
     @functools.wraps(function)
@@ -72,9 +72,9 @@ def form(function: F) -> F:
         if len(args) > out:
             without(name, {"out": args[out]})
         if kwargs and not (own - {"out"}).issuperset(kwargs):
-            kept = {key: value for key, value in kwargs.items() if key in own and key != "out"}
-            kwargs = kept | without(name, {k: v for k, v in kwargs.items() if k not in kept})
-        return known(*args, **kwargs)
+            own_settings = {key: value for key, value in kwargs.items() if key in own and key != "out"}
+            kwargs = own_settings | without(name, {k: v for k, v in kwargs.items() if k not in own_settings})
+        return guarded(*args, **kwargs)
 
     called.__doc__ = function.__doc__ or f"``np.{name}`` on outputs, with NumPy's parameters."
     FORMS[name] = called

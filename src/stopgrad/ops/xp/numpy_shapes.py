@@ -80,20 +80,20 @@ def _raised(x: ArrayLike, ndim: int) -> Tensor:
 
 @form
 def atleast_1d(*arys: ArrayLike) -> Any:
-    made = tuple([_raised(x, 1) for x in arys])
-    return made[0] if len(made) == 1 else made
+    raised = tuple([_raised(x, 1) for x in arys])
+    return raised[0] if len(raised) == 1 else raised
 
 
 @form
 def atleast_2d(*arys: ArrayLike) -> Any:
-    made = tuple([_raised(x, 2) for x in arys])
-    return made[0] if len(made) == 1 else made
+    raised = tuple([_raised(x, 2) for x in arys])
+    return raised[0] if len(raised) == 1 else raised
 
 
 @form
 def atleast_3d(*arys: ArrayLike) -> Any:
-    made = tuple([_three(x) for x in arys])
-    return made[0] if len(made) == 1 else made
+    raised = tuple([_three(x) for x in arys])
+    return raised[0] if len(raised) == 1 else raised
 
 
 def _three(x: ArrayLike) -> Tensor:
@@ -213,8 +213,8 @@ def shape(a: ArrayLike) -> tuple[Any, ...]:
 
 @form
 def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> Any:
-    found = d.type_of(a).shape
-    return d.product(tuple([found[i] for i in d.normal_axes(axis, len(found))]))
+    shape = d.type_of(a).shape
+    return d.product(tuple([shape[i] for i in d.normal_axes(axis, len(shape))]))
 
 
 @form

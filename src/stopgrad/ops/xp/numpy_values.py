@@ -298,10 +298,10 @@ def where_(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None
 
 @form
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Tensor:
-    found = default
+    result = default
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
-        found = where(condition, choice, found)
-    return found
+        result = where(condition, choice, result)
+    return result
 
 
 FORMS |= {"amax": FORMS["max"], "amin": FORMS["min"], "around": FORMS["round"]}

@@ -124,13 +124,13 @@ def var(
         >>> sg.xp.var(np.array([1.0, 3.0]), correction=1)
         array(2.)
     """
-    found, less = reduce_variance(x, axis, keepdims), d.real(correction)
+    variance, less = reduce_variance(x, axis, keepdims), d.real(correction)
     if not less:
-        return found
+        return variance
     kind = d.type_of(x)
     axes = d.normal_axes(axis, kind.ndim)
-    count = size_as(d.product(tuple([kind.shape[i] for i in axes])), d.type_of(found).dtype, found)
-    return divide(multiply(found, count), maximum(subtract(count, less), 0.0))
+    count = size_as(d.product(tuple([kind.shape[i] for i in axes])), d.type_of(variance).dtype, variance)
+    return divide(multiply(variance, count), maximum(subtract(count, less), 0.0))
 
 
 @standard
@@ -214,11 +214,11 @@ def _running(
         axis = 0
     axis = d.normal_axis(axis, ndim)
     x = accumulated(x, dtype)
-    found = function(x, axis)
+    running = function(x, axis)
     if not include_initial:
-        return found
+        return running
     before = [(1, 0) if i == axis else (0, 0) for i in range(ndim)]
-    return pad(found, before, constant_values=empty)
+    return pad(running, before, constant_values=empty)
 
 
 @standard
@@ -291,10 +291,10 @@ def argmin(x: ArrayLike, /, axis: int | None = None, keepdims: bool = False) -> 
 
 def _position(function: Callable[..., Tensor], x: ArrayLike, axis: int | None, keepdims: bool) -> Tensor:
     ndim = d.type_of(x).ndim
-    found = function(flat(x) if axis is None else x, 0 if axis is None else axis, d.int64)
+    position = function(flat(x) if axis is None else x, 0 if axis is None else axis, d.int64)
     if not d.flag(keepdims, "keepdims"):
-        return found
-    return expand_dims(found, tuple(range(ndim)) if axis is None else d.normal_axis(axis, ndim))
+        return position
+    return expand_dims(position, tuple(range(ndim)) if axis is None else d.normal_axis(axis, ndim))
 
 
 @standard

@@ -147,14 +147,14 @@ class Contraction(Maker):
     Tensors are reshaped to as many axes as the product has; sums have those that are left.
     """
 
-    kept: list[int]
+    staying: list[int]
 
     def __init__(self, copying: Copying, like: Operation, what: Product, summed: Axes, dtype: DType) -> None:
         super().__init__(copying, like)
         self.what = what
         self.summed = summed
         self.dtype = dtype
-        self.kept = [i for i in range(what.type.ndim) if i not in summed]
+        self.staying = [i for i in range(what.type.ndim) if i not in summed]
 
     def reshape(self, x: Output, shape: Iterable[Any]) -> Output:
         shape = tuple(shape)
@@ -172,11 +172,11 @@ class Contraction(Maker):
 
     def factors(self) -> list[Output]:
         """The product's factors, and the reciprocals of its divisors."""
-        made = [self.operand(y) for y in self.what.factors]
+        factors = [self.operand(y) for y in self.what.factors]
         if self.what.divisors:
-            one = self.constant(1.0, self.dtype)
-            made += [self.make(RealDiv, one, self.operand(y)) for y in self.what.divisors]
-        return made
+            unit = self.constant(1.0, self.dtype)
+            factors += [self.make(RealDiv, unit, self.operand(y)) for y in self.what.divisors]
+        return factors
 
     def centred(self, a: Output, b: Output) -> tuple[Output, Output]:
         """Both operands of a difference, with the mean of the smaller one subtracted."""
@@ -192,9 +192,9 @@ class Contraction(Maker):
     def __call__(self, factors: Iterable[Output]) -> Output | None:
         """The sum of the product; None if products of matrices cannot compute it."""
         factors = list(factors)
-        there = frozenset[int]().union(*[self.what.axes_of(x) for x in factors])
+        covered = frozenset[int]().union(*[self.what.axes_of(x) for x in factors])
         total = self._sum(factors)
-        repeated = count_of(self.what.type.shape[i] for i in self.summed - there)
+        repeated = count_of(self.what.type.shape[i] for i in self.summed - covered)
         return None if total is None else self.scalar(total, repeated)
 
     def _sum(self, factors: Iterable[Output]) -> Output | None:
@@ -217,24 +217,24 @@ class Contraction(Maker):
         total: Output | None = None
         if merged:
             total = self._product_of(merged, self.summed)
-            total = self.reshape(total, [total.shape[i] for i in self.kept])
+            total = self.reshape(total, [total.shape[i] for i in self.staying])
         for x in outside:
-            x = self.reshape(x, [x.shape[i] for i in self.kept])
+            x = self.reshape(x, [x.shape[i] for i in self.staying])
             total = x if total is None else self.multiply(total, x)
         return total
 
     def _fewer(self, xs: Sequence[Output]) -> list[Output] | None:
         """The same sum with one tensor less: if only two have some axis, their product is summed over it."""
-        found: list[tuple[int, int, list[Output]]] = []
+        pairs: list[tuple[int, int, list[Output]]] = []
         for axis in self.summed:
             owners = [x for x in xs if axis in self.what.axes_of(x)]
             if len(owners) == 2:
                 rest = self.what.axes_of(owners[0]) | self.what.axes_of(owners[1])
                 size = count_of(self.what.type.shape[i] for i in rest - {axis})
-                found.append((size, axis, owners))
-        if not found:
+                pairs.append((size, axis, owners))
+        if not pairs:
             return None
-        _, axis, owners = min(found, key=lambda one: one[:2])
+        _, axis, owners = min(pairs, key=lambda pair: pair[:2])
         others = [x for x in xs if all(x is not owner for owner in owners)]
         return [*others, self._product_of(owners, frozenset([axis]))]
 
@@ -242,8 +242,8 @@ class Contraction(Maker):
         """The product of one or two tensors, summed over some axes. Neither has all axes of the other."""
         axes = frozenset[int]().union(*[self.what.axes_of(x) for x in xs])
         if len(xs) == 1:
-            at = tuple([i for i, axis in enumerate(sorted(axes)) if axis in summed])
-            made = self.make(Sum, self._flat(xs[0]), values=(at, False))
+            places = tuple([i for i, axis in enumerate(sorted(axes)) if axis in summed])
+            total = self.make(Sum, self._flat(xs[0]), values=(places, False))
         else:
             xs = [self._summed_alone(x, y, summed) for x, y in (xs, xs[::-1])]
             # Ordered so that the axes of the result need no transpose.
@@ -252,9 +252,9 @@ class Contraction(Maker):
                 xs = xs[::-1]
             terms = ["".join(_LETTERS[i] for i in sorted(self.what.axes_of(x))) for x in xs]
             equation = ",".join(terms) + "->" + "".join(_LETTERS[i] for i in sorted(axes - summed))
-            made = self.make(Einsum, *[self._flat(x) for x in xs], values=(equation,))
-        kept = axes - summed
-        return self.reshape(made, [size if i in kept else 1 for i, size in enumerate(self.what.type.shape)])
+            total = self.make(Einsum, *[self._flat(x) for x in xs], values=(equation,))
+        rest = axes - summed
+        return self.reshape(total, [size if i in rest else 1 for i, size in enumerate(self.what.type.shape)])
 
     def _flat(self, x: Output) -> Output:
         return self.reshape(x, [size for size in x.shape if size != 1])
@@ -266,13 +266,13 @@ class Contraction(Maker):
 
     def finished(self, x: Output) -> Output:
         """A result with the type of the operation that it replaces."""
-        wanted = self.like.outputs[0].type
-        if x.dtype is not wanted.dtype:
-            x = self.make(Cast, x, values=(wanted.dtype,))
-        whole = tuple([self.what.type.shape[i] for i in self.kept])
+        expected = self.like.outputs[0].type
+        if x.dtype is not expected.dtype:
+            x = self.make(Cast, x, values=(expected.dtype,))
+        whole = tuple([self.what.type.shape[i] for i in self.staying])
         if x.shape != whole:
             x = self.make(BroadcastTo, x, values=(whole,))
-        return self.reshape(x, wanted.shape)
+        return self.reshape(x, expected.shape)
 
 
 @only(Mean, Sum)
@@ -332,7 +332,7 @@ def contract(
     done = make.finished(make.scalar(total, what.number))
     if not what.divisors:
         return (done,)
-    return _chosen(make, done, inputs, values, _alike(make) if what.differences else [])
+    return _finite_or_as_written(make, done, inputs, values, _alike(make) if what.differences else [])
 
 
 def _linear(make: Contraction) -> Output | None:
@@ -351,13 +351,13 @@ def _alike(make: Contraction) -> list[Output]:
     The error of a - b is at most 2⁻⁵³ of a, which is small beside the least difference, 2⁻²⁴ of a. But if a
     is b, a large factor could make that error larger than all other summands.
     """
-    found = []
+    conditions = []
     for y in dict.fromkeys(make.what.divisors):
         if make.what.axes_of(y) & make.summed:
             size, axes = make.make(Abs, make.operand(y)), tuple(range(make.what.type.ndim))
             most, least = (make.make(d, size, values=(axes, False)) for d in (Max, Min))
-            found.append(make.make(GreaterEqual, make.scalar(least, 2.0**12), most))
-    return found
+            conditions.append(make.make(GreaterEqual, make.scalar(least, 2.0**12), most))
+    return conditions
 
 
 def _squares(make: Contraction, inputs: Sequence[Output], values: tuple[Any, ...]) -> Sequence[Output] | None:
@@ -379,7 +379,7 @@ def _squares(make: Contraction, inputs: Sequence[Output], values: tuple[Any, ...
     enough = make.make(GreaterEqual, enough, make.constant(0.0, float64))
     unknown = make.constant(np.nan, float64)
     total = make.make(SelectV2, enough, make.scalar(total, make.what.number), unknown)
-    return _chosen(make, make.finished(total), inputs, values)
+    return _finite_or_as_written(make, make.finished(total), inputs, values)
 
 
 def _both(make: Contraction, factors: Sequence[Output], squares: Iterable[Output]) -> Output | None:
@@ -387,7 +387,7 @@ def _both(make: Contraction, factors: Sequence[Output], squares: Iterable[Output
     return None if first is None or second is None else make.make(AddV2, first, second)
 
 
-def _chosen(
+def _finite_or_as_written(
     make: Contraction,
     done: Output,
     inputs: Sequence[Output],
@@ -397,10 +397,10 @@ def _chosen(
     """The computed sum if it is finite everywhere, and *more* holds; else the sum as written."""
     copying, like, what = make.copying, make.like, make.what
     differences = [y for pair in what.differences for y in pair]
-    given = list(dict.fromkeys([*what.factors, *what.divisors, *differences]))
+    tensors = list(dict.fromkeys([*what.factors, *what.divisors, *differences]))
     body = Copying(Graph(), (), None)
-    parameters = [body.input(y.type, like) for y in (done, *given)]
-    mapping = dict(zip(given, parameters[1:], strict=True))
+    parameters = [body.input(y.type, like) for y in (done, *tensors)]
+    mapping = dict(zip(tensors, parameters[1:], strict=True))
     copy_operations(
         sorted(what.between, key=by_id),
         mapping,
@@ -415,7 +415,7 @@ def _chosen(
     index = make.make(Cast, precise, values=(int32,))
     for y in more:
         index = make.make(Mul, index, make.make(Cast, y, values=(int32,)))
-    return copying.add(Case, (index, done, *given), (branches,), like)
+    return copying.add(Case, (index, done, *tensors), (branches,), like)
 
 
 FORMS = (contract,)

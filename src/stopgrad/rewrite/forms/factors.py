@@ -75,8 +75,8 @@ class Maker:
         self, definition: type[Op], *inputs: Output, values: tuple[object, ...] = ()
     ) -> Output | None:
         """The operation that :meth:`make` would find; None if it would build one."""
-        found = self.copying.table.get(self.copying.key(definition, inputs, values, self.like))
-        return None if found is None else found[0]
+        outputs = self.copying.table.get(self.copying.key(definition, inputs, values, self.like))
+        return None if outputs is None else outputs[0]
 
     def constant(self, value: float, dtype: DType) -> Output:
         return self.make(Const, values=(Literal(np.array(value, dtype.numpy)),))
@@ -87,18 +87,18 @@ class Maker:
 
     def product(self, factors: Sequence[Output]) -> Output | None:
         """The product of all factors, smaller tensors first; None for none."""
-        made: Output | None = None
+        result: Output | None = None
         for y in sorted(factors, key=lambda y: (y.ndim, y.op.id)):
-            made = y if made is None else self.multiply(made, y)
-        return made
+            result = y if result is None else self.multiply(result, y)
+        return result
 
     def row(self, factor: Factor, dtype: DType) -> Output:
         """A factor as a tensor; a scalar if all its parts are scalars."""
         over, under = self.product(factor.over), self.product(factor.under)
         if over is None:
             over, factor = self.constant(-1.0 if factor.negative else 1.0, dtype), ONE
-        made = over if under is None else self.make(RealDiv, over, under)
-        return self.make(Neg, made) if factor.negative else made
+        quotient = over if under is None else self.make(RealDiv, over, under)
+        return self.make(Neg, quotient) if factor.negative else quotient
 
     def scaled(self, core: Output, factor: Factor) -> Output:
         """A tensor times a factor, with only one operation of the tensor's size."""

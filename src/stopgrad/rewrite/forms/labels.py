@@ -70,31 +70,31 @@ def take_first(
     if labels.shape[axis] != 1 or x.shape[axis] == 1 or x.type.symbolic or labels.type.symbolic:
         return None
     make = Maker(copying, op)
-    found = _taken(make, x, labels, axis, 8)
+    taken = _element_of_rows(make, x, labels, axis, 8)
     size = x.shape[axis]
     inside = make.make(GreaterEqual, labels, make.constant(0, labels.dtype))
     if size <= np.iinfo(labels.dtype.numpy).max:
         below = make.make(Less, labels, make.constant(size, labels.dtype))
         inside = make.make(LogicalAnd, inside, below)
-    return (make.make(SelectV2, inside, found, make.constant(0.0, x.dtype)),)
+    return (make.make(SelectV2, inside, taken, make.constant(0.0, x.dtype)),)
 
 
 _BEFORE = frozenset({AddV2, Log, LogSoftmax, Mul, Neg, RealDiv, Sub})
 
 
-def _taken(make: Maker, x: Output, labels: Output, axis: int, depth: int) -> Output:
+def _element_of_rows(make: Maker, x: Output, labels: Output, axis: int, depth: int) -> Output:
     """One element of each row of a tensor."""
     definition, inputs = x.op.definition, x.op.inputs
     if depth and definition is LogSoftmax and x.op.values[0] == (axis,) and x.dtype.itemsize > 2:
         logits = inputs[0]
         top = make.make(Max, logits, values=((axis,), True))
         total = make.make(Sum, make.make(Exp, make.make(Sub, logits, top)), values=((axis,), True))
-        one = make.make(Sub, _taken(make, logits, labels, axis, depth - 1), top)
-        return make.make(Sub, one, make.make(Log, total))
+        shifted = make.make(Sub, _element_of_rows(make, logits, labels, axis, depth - 1), top)
+        return make.make(Sub, shifted, make.make(Log, total))
     whole = [y.type is x.type or y.ndim == 0 or (y.ndim == x.ndim and y.shape[axis] == 1) for y in inputs]
     if not depth or definition not in _BEFORE or definition is LogSoftmax or not all(whole):
         return make.make(TakeAlongAxis, x, labels, values=(axis,))
-    parts = [_taken(make, y, labels, axis, depth - 1) if y.type is x.type else y for y in inputs]
+    parts = [_element_of_rows(make, y, labels, axis, depth - 1) if y.type is x.type else y for y in inputs]
     return make.make(definition, *parts, values=x.op.values)
 
 
@@ -131,11 +131,11 @@ def sum_of_hits(
         make.make(Less, labels, make.constant(size, labels.dtype)),
     )
     inside = make.make(Reshape, inside, values=((*hit.shape[:a], 1, *hit.shape[a + 1 :]),))
-    found = make.make(SelectV2, inside, update, make.constant(0.0, x.dtype))
-    found = make.make(Neg, found) if negative else found
+    value = make.make(SelectV2, inside, update, make.constant(0.0, x.dtype))
+    value = make.make(Neg, value) if negative else value
     # The same sum is found again.
-    copying.table[copying.key(Sum, (x,), (axis, True), op)] = (found,)
-    return (found if keepdims else make.make(Reshape, found, values=(op.outputs[0].shape,)),)
+    copying.table[copying.key(Sum, (x,), (axis, True), op)] = (value,)
+    return (value if keepdims else make.make(Reshape, value, values=(op.outputs[0].shape,)),)
 
 
 FORMS = (compare_instead_of_scatter, take_first, sum_of_hits)

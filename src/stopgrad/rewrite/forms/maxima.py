@@ -30,14 +30,14 @@ def is_zero(at: Rewriting, x: Output, axes: Axes) -> bool:
     terms = _terms(at, x, axes)
     if terms is None:
         return False
-    left: list[Factor] = []
+    unmatched: list[Factor] = []
     for term in terms:
-        opposite = next((other for other in left if term.opposes(other)), None)
+        opposite = next((other for other in unmatched if term.opposes(other)), None)
         if opposite is None:
-            left.append(term)
+            unmatched.append(term)
         else:
-            left = [other for other in left if other is not opposite]
-    return not left
+            unmatched = [other for other in unmatched if other is not opposite]
+    return not unmatched
 
 
 def _terms(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
@@ -48,9 +48,9 @@ def _terms(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
     at.steps -= 1
     if at.steps < 0:
         return None
-    known, definition = at.rows.scaled.get(x), x.op.definition
-    if known is not None and known.core is not None and known.axes == axes:
-        return _multiplied(at, _terms(at, known.core, axes), known.factor)
+    scaled, definition = at.rows.scaled.get(x), x.op.definition
+    if scaled is not None and scaled.core is not None and scaled.axes == axes:
+        return _multiplied(at, _terms(at, scaled.core, axes), scaled.factor)
     existing = _existing(at, x, axes)
     if existing is not None:
         return existing
@@ -64,9 +64,9 @@ def _terms(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
         return a + ([term.negated() for term in b] if definition is Sub else b)
     if definition is Mul:
         for a_, b_ in (x.op.inputs, x.op.inputs[::-1]):
-            found = _terms_of_product(at, x, a_, b_, axes)
-            if found is not None:
-                return found
+            terms = _terms_of_product(at, x, a_, b_, axes)
+            if terms is not None:
+                return terms
     return None
 
 
@@ -91,9 +91,9 @@ def _terms_of_product(at: Rewriting, x: Output, a: Output, b: Output, axes: Axes
 
 def _existing(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
     for y, negative in ((x, False), (at.make(Neg, x), True)):
-        found = at.existing(Sum, y, values=(axes, True))
-        if found is not None:
-            factor = at.factor_of(found)
+        total = at.existing(Sum, y, values=(axes, True))
+        if total is not None:
+            factor = at.factor_of(total)
             return [factor.negated() if negative else factor]
     return None
 
@@ -109,9 +109,9 @@ def carry_zero(at: Rewriting) -> Output | None:
         return None
     if at.like.definition is SelectV2 and not _chooses_a_maximum(*at.inputs):
         return None
-    made = at.as_it_is()
-    at.rows.zeros[made] = because
-    return made
+    copy = at.as_it_is()
+    at.rows.zeros[copy] = because
+    return copy
 
 
 def _chooses_a_maximum(condition: Output, _: Output, other: Output) -> bool:

@@ -38,9 +38,9 @@ def flatten_summed_product(
         return None
     count = product(a.shape[:-1])
     flat = [copying.once(Reshape, (x,), ((count, x.shape[-1]),), op)[0] for x in (a, b)]
-    made = copying.once(MatMul, tuple(flat), (True, False), op)
-    kept = (*(1,) * len(batch), *made[0].shape)
-    return copying.once(Reshape, made, (kept,), op) if values[1] else made
+    flat_product = copying.once(MatMul, tuple(flat), (True, False), op)
+    shape = (*(1,) * len(batch), *flat_product[0].shape)
+    return copying.once(Reshape, flat_product, (shape,), op) if values[1] else flat_product
 
 
 FORMS = (flatten_summed_product,)

@@ -55,10 +55,10 @@ def _shifted(e: Output) -> tuple[Output, Output] | None:
 def _sum_of_exponentials(at: Rewriting) -> Output | None:
     """Σ exp(x - max x), the divisor."""
     (e,), (axes, keepdims) = at.inputs, at.values
-    found = _shifted(e)
-    if found is None or e.dtype.itemsize < 4:
+    shifted = _shifted(e)
+    if shifted is None or e.dtype.itemsize < 4:
         return None
-    x, m = found
+    x, m = shifted
     if m.op.definition is not Max or m.op.inputs[0] is not x or m.op.values != (axes, True):
         return None
     if x.type is not e.type or count_of(x.shape[a] for a in axes) < 2:
@@ -88,10 +88,10 @@ def _as_quotient(at: Rewriting, x: Output, axes: Axes) -> Output | None:
 
 def _exp(at: Rewriting) -> Output | None:
     """exp(log_softmax x), which is in the gradient of a log-softmax."""
-    of = at.inputs[0].op
-    if of.definition is not LogSoftmax:
+    softmax = at.inputs[0].op
+    if softmax.definition is not LogSoftmax:
         return None
-    return _as_quotient(at, of.inputs[0], of.values[0])
+    return _as_quotient(at, softmax.inputs[0], softmax.values[0])
 
 
 def _root(at: Rewriting) -> Output | None:
@@ -104,10 +104,10 @@ def _root(at: Rewriting) -> Output | None:
         if mean.op.definition is Mean and mean.op.values[1] and epsilon.size == 1 and epsilon.item() > 0:
             axes = mean.op.values[0]
             if mean.type is at.type and _is_square(mean.op.inputs[0]):
-                made = at.as_it_is()
-                at.rows.sums[made] = axes
-                at.rows.scaled[made] = Scaled(None, Factor(over=(made,)), axes)
-                return made
+                root = at.as_it_is()
+                at.rows.sums[root] = axes
+                at.rows.scaled[root] = Scaled(None, Factor(over=(root,)), axes)
+                return root
     return None
 
 
@@ -122,24 +122,24 @@ def _is_square(x: Output) -> bool:
 def _sqrt_grad(at: Rewriting) -> Output | None:
     """g / 2y for values of a row."""
     y, g = at.inputs
-    known = at.rows.scaled.get(y)
-    if known is None or known.core is not None or not is_row(g, at.type.ndim, known.axes):
+    scaled = at.rows.scaled.get(y)
+    if scaled is None or scaled.core is not None or not is_row(g, at.type.ndim, scaled.axes):
         return None
     half = Factor(over=(at.constant(0.5, y.dtype),))
-    whole = at.times(at.times(at.factor_of(unrepeated(g)), half), known.factor.inverse())
-    return at.row_result(whole, known.axes)
+    whole = at.times(at.times(at.factor_of(unrepeated(g)), half), scaled.factor.inverse())
+    return at.row_result(whole, scaled.axes)
 
 
 def _rsqrt_grad(at: Rewriting) -> Output | None:
     """-g · y³ / 2 for values of a row."""
     y, g = at.inputs
-    known = at.rows.scaled.get(y)
-    if known is None or known.core is not None or not is_row(g, at.type.ndim, known.axes):
+    scaled = at.rows.scaled.get(y)
+    if scaled is None or scaled.core is not None or not is_row(g, at.type.ndim, scaled.axes):
         return None
     whole = at.times(at.factor_of(unrepeated(g)), Factor(True, (at.constant(0.5, y.dtype),)))
     for _ in range(3):
-        whole = at.times(whole, known.factor)
-    return at.row_result(whole, known.axes)
+        whole = at.times(whole, scaled.factor)
+    return at.row_result(whole, scaled.axes)
 
 
 def _centred(at: Rewriting, x: Output, axes: Axes) -> Output:
@@ -176,10 +176,10 @@ def _max(at: Rewriting) -> Output | None:
 
 
 def _mul(at: Rewriting) -> Output | None:
-    found = at.parts()
-    if found is None:
+    operands = at.parts()
+    if operands is None:
         return None
-    (a, b), axes = found
+    (a, b), axes = operands
     factor, rest = at.safe(at.times(a.factor, b.factor))
     if a.core is None and b.core is None:
         return at.row_result(at.times(a.factor, b.factor), axes)
@@ -189,10 +189,10 @@ def _mul(at: Rewriting) -> Output | None:
 
 
 def _div(at: Rewriting) -> Output | None:
-    found = at.parts()
-    if found is None:
+    operands = at.parts()
+    if operands is None:
         return None
-    (a, b), axes = found
+    (a, b), axes = operands
     if b.core is not None:
         return None  # Divisions by a softmax are left as they are, which is faster.
     whole = at.times(a.factor, b.factor.inverse())
@@ -203,41 +203,41 @@ def _div(at: Rewriting) -> Output | None:
 
 
 def _reciprocal(at: Rewriting) -> Output | None:
-    known = at.rows.scaled.get(at.inputs[0])
-    if known is None or known.core is not None:
+    scaled = at.rows.scaled.get(at.inputs[0])
+    if scaled is None or scaled.core is not None:
         return None
-    return at.row_result(known.factor.inverse(), known.axes)
+    return at.row_result(scaled.factor.inverse(), scaled.axes)
 
 
 def _reciprocal_grad(at: Rewriting) -> Output | None:
     """-g · y² for values of a row."""
     y, g = at.inputs
-    known = at.rows.scaled.get(y)
-    if known is None or known.core is not None or not is_row(g, at.type.ndim, known.axes):
+    scaled = at.rows.scaled.get(y)
+    if scaled is None or scaled.core is not None or not is_row(g, at.type.ndim, scaled.axes):
         return None
-    square = at.times(known.factor, known.factor)
-    return at.row_result(at.times(square, at.factor_of(unrepeated(g))).negated(), known.axes)
+    square = at.times(scaled.factor, scaled.factor)
+    return at.row_result(at.times(square, at.factor_of(unrepeated(g))).negated(), scaled.axes)
 
 
 def _neg(at: Rewriting) -> Output | None:
-    known = at.rows.scaled.get(at.inputs[0])
-    if known is None:
+    scaled = at.rows.scaled.get(at.inputs[0])
+    if scaled is None:
         return None
-    if known.core is None:
-        return at.row_result(known.factor.negated(), known.axes)
-    return at.result(known.core, known.factor.negated(), known.axes)
+    if scaled.core is None:
+        return at.row_result(scaled.factor.negated(), scaled.axes)
+    return at.result(scaled.core, scaled.factor.negated(), scaled.axes)
 
 
 def _add(at: Rewriting) -> Output | None:
-    kept = [x for x in at.inputs if x not in at.rows.zeros]
-    if len(kept) < len(at.inputs) and at.like.definition is not Sub:
-        return kept[0] if len(kept) == 1 and kept[0].type is at.type else None
-    found = at.parts()
-    if found is None:
+    nonzero = [x for x in at.inputs if x not in at.rows.zeros]
+    if len(nonzero) < len(at.inputs) and at.like.definition is not Sub:
+        return nonzero[0] if len(nonzero) == 1 and nonzero[0].type is at.type else None
+    operands = at.parts()
+    if operands is None:
         return None
-    parts, axes = found
+    parts, axes = operands
     common = min(
-        (one.factor for one in parts if one.core is not None and not one.factor.is_one),
+        (part.factor for part in parts if part.core is not None and not part.factor.is_one),
         key=lambda factor: len(factor.over) + len(factor.under),
         default=None,
     )
@@ -245,18 +245,18 @@ def _add(at: Rewriting) -> Output | None:
         return None
     total: Output | None = None
     for i, (core, factor, _) in enumerate(parts):
-        left = at.times(factor, common.inverse())
+        rest = at.times(factor, common.inverse())
         if i and at.like.definition is Sub:
-            left = left.negated()
-        if not set(left.over).isdisjoint(common.under) or not set(left.under).isdisjoint(common.over):
+            rest = rest.negated()
+        if not set(rest.over).isdisjoint(common.under) or not set(rest.under).isdisjoint(common.over):
             return None
-        minus = left.negative and total is not None
-        left = left.negated() if minus else left
+        minus = rest.negative and total is not None
+        rest = rest.negated() if minus else rest
         if core is None:
-            term = at.row(left, at.type.dtype)
-            at.rows.scaled.setdefault(term, Scaled(None, left, axes))
+            term = at.row(rest, at.type.dtype)
+            at.rows.scaled.setdefault(term, Scaled(None, rest, axes))
         else:
-            term = _times_row(at, core, left, axes)
+            term = _times_row(at, core, rest, axes)
         total = term if total is None else at.make(Sub if minus else AddV2, total, term)
     assert total is not None
     return at.result(total, common, axes)
@@ -273,26 +273,26 @@ def _times_row(at: Rewriting, core: Output, factor: Factor, axes: Axes) -> Outpu
 
 def _sum(at: Rewriting) -> Output | None:
     (x,), (axis, keepdims) = at.inputs, at.values
-    known = at.rows.scaled.get(x)
-    if known is None or known.core is None or not set(known.axes) <= set(axis):
+    scaled = at.rows.scaled.get(x)
+    if scaled is None or scaled.core is None or not set(scaled.axes) <= set(axis):
         return None
-    factor, axes = known.factor, known.axes
-    core = _without_centred(at, known.core, axes)
+    factor, axes = scaled.factor, scaled.axes
+    core = _without_centred(at, scaled.core, axes)
     vanishes = len(axes) == len(axis) and is_zero(at, core, axes)
-    summed = _sum_of_slice(at, core, known)
+    summed = _sum_of_slice(at, core, scaled)
     if summed is None:
         summed = at.make(Sum, core, values=(axes, True))
-    made = at.scaled(summed, factor)
+    result = at.scaled(summed, factor)
     whole = at.times(factor, at.factor_of(summed))
-    at.rows.scaled.setdefault(made, Scaled(None, whole, axes))
+    at.rows.scaled.setdefault(result, Scaled(None, whole, axes))
     if len(axes) < len(axis):
-        return at.make(Sum, made, values=(axis, keepdims))
+        return at.make(Sum, result, values=(axis, keepdims))
     if vanishes:
-        at.rows.zeros[made] = x
-    return made if keepdims else at.make(Reshape, made, values=(at.type.shape,))
+        at.rows.zeros[result] = x
+    return result if keepdims else at.make(Reshape, result, values=(at.type.shape,))
 
 
-def _sum_of_slice(at: Rewriting, core: Output, known: Scaled) -> Output | None:
+def _sum_of_slice(at: Rewriting, core: Output, scaled: Scaled) -> Output | None:
     """Σ e g along a row, where g is 0 outside of a slice: the sum over the slice.
 
     If e is not finite outside of it, neither is s, by which this is divided.
@@ -301,12 +301,12 @@ def _sum_of_slice(at: Rewriting, core: Output, known: Scaled) -> Output | None:
         return None
     for e, g in (core.op.inputs, core.op.inputs[::-1]):
         total = at.rows.exponentials.get(e)
-        if total in set(known.factor.under) and g.op.definition is StridedSliceGrad:
+        if total in set(scaled.factor.under) and g.op.definition is StridedSliceGrad:
             (inner,), (shape, spans) = g.op.inputs, g.op.values
-            others = [i for i in range(e.ndim) if i not in known.axes]
+            others = [i for i in range(e.ndim) if i not in scaled.axes]
             if shape == e.shape and all(spans[i] == (0, shape[i], 1) for i in others):
                 sliced = at.multiply(at.make(StridedSlice, e, values=(spans,)), inner)
-                return at.make(Sum, sliced, values=(known.axes, True))
+                return at.make(Sum, sliced, values=(scaled.axes, True))
     return None
 
 
@@ -344,15 +344,15 @@ def _sum_that_is_zero(at: Rewriting) -> Output | None:
         return None
     if not is_zero(at, x, axis):
         return None
-    made = at.as_it_is()
-    at.rows.zeros[made] = x
-    return made
+    zero = at.as_it_is()
+    at.rows.zeros[zero] = x
+    return zero
 
 
 def _mean(at: Rewriting) -> Output | None:
     (x,), (axis, _) = at.inputs, at.values
-    known = at.rows.scaled.get(x)
-    if known is None or known.core is None or not set(known.axes) <= set(axis):
+    scaled = at.rows.scaled.get(x)
+    if scaled is None or scaled.core is None or not set(scaled.axes) <= set(axis):
         return None
     total = _sum(at)
     count = count_of(x.shape[a] for a in axis)
@@ -418,9 +418,9 @@ def divide_last(
         return None
     at = Rewriting(copying, op, inputs, values, rows)
     for handler in _HANDLERS[op.definition]:
-        made = handler(at)
-        if made is not None:
-            return (made,)
+        result = handler(at)
+        if result is not None:
+            return (result,)
     return None
 
 

@@ -59,8 +59,8 @@ class _Term(NamedTuple):
     @property
     def operations(self) -> set[Operation]:
         """The operations that need not be done at every step."""
-        made = {self.core.op} if self.product is not None or self.axes else set()
-        return made.union(self.arranged) | ({self.product} if self.product is not None else set())
+        operations = {self.core.op} if self.product is not None or self.axes else set()
+        return operations.union(self.arranged) | ({self.product} if self.product is not None else set())
 
 
 def _term(core: Output, arranged: Sequence[Operation]) -> _Term:
@@ -87,10 +87,10 @@ class _Loop:
         self.operations = self.body.operations()
         self.parameters = set(self.body.inputs)
         self.users: dict[Output, list[Operation]] = {}
-        for one in self.operations:
-            for x in one.inputs:
-                self.users.setdefault(x, []).append(one)
-        self.given = Counter(self.body.outputs)
+        for step in self.operations:
+            for x in step.inputs:
+                self.users.setdefault(x, []).append(step)
+        self.returns = Counter(self.body.outputs)
         self.fixed = [j for j in range(op.carries) if self.body.outputs[j] is self.body.inputs[j]]
         self.kind = self._kinds()
 
@@ -98,8 +98,8 @@ class _Loop:
     def bound(self) -> int:
         """The most bytes that may be kept for all steps."""
         op = self.op
-        kept = sum(_bytes(x) for x in op.inputs[op.carries : op.carries + op.sequences])
-        return max(_AT_LEAST, _TIMES * (kept + sum(_bytes(y) for y in op.outputs[op.carries :])))
+        sequences = sum(_bytes(x) for x in op.inputs[op.carries : op.carries + op.sequences])
+        return max(_AT_LEAST, _TIMES * (sequences + sum(_bytes(y) for y in op.outputs[op.carries :])))
 
     def _kinds(self) -> dict[Output, int]:
         op, kinds = self.op, {}
@@ -108,9 +108,9 @@ class _Loop:
                 kinds[x] = ONCE if i in self.fixed else CARRIED
             else:
                 kinds[x] = EACH if i < op.carries + op.sequences else ONCE
-        for one in self.operations:
-            kind = CARRIED if one.definition.stateful else max([kinds[x] for x in one.inputs], default=ONCE)
-            kinds.update((y, kind) for y in one.outputs)
+        for step in self.operations:
+            kind = CARRIED if step.definition.stateful else max([kinds[x] for x in step.inputs], default=ONCE)
+            kinds.update((y, kind) for y in step.outputs)
         return kinds
 
     def kind_of(self, op: Operation) -> int:
@@ -193,7 +193,7 @@ class _Plan:
         for op in loop.operations:
             if loop.kind_of(op) == EACH and (op in factors or (_is_product(loop, op) and _pays(op))):
                 more = self._sources(op)
-                cost = loop.at_all_steps(y for one in more for y in one.outputs)
+                cost = loop.at_all_steps(y for source in more for y in source.outputs)
                 if cost <= room and all(map(_movable, more)):
                     room -= cost
                     self.before |= more
@@ -203,17 +203,17 @@ class _Plan:
 
     def _sources(self, op: Operation) -> set[Operation]:
         """The operations that must be done before the loop for this one, itself included."""
-        found, stack = {op}, [op]
+        sources, stack = {op}, [op]
         while stack:
             for x in stack.pop().inputs:
                 if (
                     self.loop.kind[x] == EACH
                     and x not in self.loop.parameters
-                    and x.op not in found | self.before
+                    and x.op not in sources | self.before
                 ):
-                    found.add(x.op)
+                    sources.add(x.op)
                     stack.append(x.op)
-        return found
+        return sources
 
     def _follows(self, op: Operation) -> bool:
         """Whether it is elementwise on what is done before, without giving the steps more to read."""
@@ -222,7 +222,7 @@ class _Plan:
             return False
         moved = {x for x in op.inputs if x.op in self.before}
         others = [x for x in op.inputs if loop.kind[x] == EACH and x not in moved]
-        last = all(len(loop.users[x]) == 1 and not loop.given[x] for x in moved)
+        last = all(len(loop.users[x]) == 1 and not loop.returns[x] for x in moved)
         fits = bool(moved) and _bytes(op.outputs[0]) <= sum(_bytes(x) for x in moved)
         return fits and last and all(x in loop.parameters for x in others)
 
@@ -233,14 +233,14 @@ class _Plan:
         while True:
             live, self.after = self._live(), set()
             self.after = self._results_at_the_end(live)
-            kept = self._kept()
-            found = {
-                j: terms for j, terms in self.sums.items() if all(self._at_the_end(t, kept) for t in terms)
+            at_hand = self._at_hand()
+            movable = {
+                j: terms for j, terms in self.sums.items() if all(self._at_the_end(t, at_hand) for t in terms)
             }
-            if len(found) == len(self.sums):
+            if len(movable) == len(self.sums):
                 break
-            self.sums = found
-        extra = [x for x in self._factors() if x not in kept]
+            self.sums = movable
+        extra = [x for x in self._factors() if x not in at_hand]
         if self.loop.at_all_steps(extra) > self.loop.bound:
             self.sums, self.after = {}, set()
 
@@ -252,48 +252,48 @@ class _Plan:
 
     def _owned(self) -> set[Operation]:
         """The operations that only compute the sums."""
-        found: set[Operation] = set()
+        owned: set[Operation] = set()
         for j, terms in self.sums.items():
-            found |= _added(self.loop, j)[1]
+            owned |= _added(self.loop, j)[1]
             for term in terms:
-                found |= term.operations
-        return found
+                owned |= term.operations
+        return owned
 
     def _results_at_the_end(self, live: set[Operation]) -> set[Operation]:
         """Products that no step needs, and what is computed from them."""
-        loop, owned, found = self.loop, live | self._owned(), set()
+        loop, owned, moved = self.loop, live | self._owned(), set()
         for op in loop.operations:
-            fits = _is_product(loop, op) or any(x.op in found for x in op.inputs)
+            fits = _is_product(loop, op) or any(x.op in moved for x in op.inputs)
             if fits and loop.kind_of(op) == CARRIED and op not in owned:
-                found.add(op)
-        made = [y for op in found for y in op.outputs]
-        read = {x for op in found for x in op.inputs if x.op not in found and self._is_handed_out(x)}
-        small = loop.at_all_steps([*made, *read]) <= loop.bound
-        return found if small and all(map(_movable, found)) else set()
+                moved.add(op)
+        results = [y for op in moved for y in op.outputs]
+        read = {x for op in moved for x in op.inputs if x.op not in moved and self._is_handed_out(x)}
+        small = loop.at_all_steps([*results, *read]) <= loop.bound
+        return moved if small and all(map(_movable, moved)) else set()
 
     def _is_handed_out(self, x: Output) -> bool:
         """Whether the loop must return it to make it known at the end."""
         loop = self.loop
-        known = loop.kind[x] == ONCE or (x in loop.parameters and loop.kind[x] == EACH)
-        return not known and x.op not in self.before | self.after
+        is_known = loop.kind[x] == ONCE or (x in loop.parameters and loop.kind[x] == EACH)
+        return not is_known and x.op not in self.before | self.after
 
     def _factors(self) -> list[Output]:
         terms = [term for terms in self.sums.values() for term in terms]
         return [x for term in terms if term.product for x in term.parts if self._is_handed_out(x)]
 
-    def _kept(self) -> set[Output]:
+    def _at_hand(self) -> set[Output]:
         """What is known for all steps at the end anyway."""
         results = {y for y in self.loop.body.outputs[self.loop.op.carries :] if y is not None}
         return results | {x for op in self.after for x in op.inputs}
 
-    def _at_the_end(self, term: _Term, kept: set[Output]) -> bool:
+    def _at_the_end(self, term: _Term, at_hand: set[Output]) -> bool:
         loop = self.loop
         if any(loop.kind[x] == ONCE for x in term.parts):
             return False
         if term.product is not None:
             return True
-        known = kept.union(self._factors())
-        return all(x in known or not self._is_handed_out(x) for x in term.parts)
+        available = at_hand.union(self._factors())
+        return all(x in available or not self._is_handed_out(x) for x in term.parts)
 
 
 def _added(loop: _Loop, j: int) -> tuple[list[Output], set[Operation]]:
@@ -304,7 +304,7 @@ def _added(loop: _Loop, j: int) -> tuple[list[Output], set[Operation]]:
     while stack:
         x = stack.pop()
         # A partial sum that is also read elsewhere is a term.
-        alone = len(loop.users.get(x, ())) + loop.given[x] == 1
+        alone = len(loop.users.get(x, ())) + loop.returns[x] == 1
         same = all(y.type is end.type for y in x.op.inputs)
         if x not in loop.parameters and x.op.definition in (AddV2, AddN) and alone and same:
             additions.add(x.op)
@@ -317,7 +317,7 @@ def _added(loop: _Loop, j: int) -> tuple[list[Output], set[Operation]]:
 def _terms(loop: _Loop, j: int) -> list[_Term] | None:
     """The terms that are added to a carry at every step, if nothing else is done with it."""
     carry = loop.body.inputs[j]
-    if j in loop.fixed or loop.given[carry] or len(loop.users.get(carry, ())) != 1:
+    if j in loop.fixed or loop.returns[carry] or len(loop.users.get(carry, ())) != 1:
         return None
     parts = _added(loop, j)[0]
     if carry not in set(parts):
@@ -329,11 +329,11 @@ def _arranged(loop: _Loop, x: Output) -> _Term:
     chain: list[Operation] = []
     start = x
     while x not in loop.parameters and x.op.definition in (Reshape, Transpose):
-        if len(loop.users[x]) + loop.given[x] > 1:
+        if len(loop.users[x]) + loop.returns[x] > 1:
             return _term(start, ())
         chain.insert(0, x.op)
         x = x.op.inputs[0]
-    alone = x in loop.parameters or len(loop.users[x]) + loop.given[x] == 1
+    alone = x in loop.parameters or len(loop.users[x]) + loop.returns[x] == 1
     return _term(x, chain) if alone else _term(start, ())
 
 
@@ -344,12 +344,12 @@ class _Turned:
     """A rule that transposes matrices once, outside of the loop, if they are the same at every step.
 
     Attributes:
-        made: for each matrix, the new parameter that is its transpose.
+        transposed: for each matrix, the new parameter that is its transpose.
     """
 
     def __init__(self, fixed: Iterable[Output]) -> None:
         self.fixed = set(fixed)
-        self.made: dict[Output, Output] = {}
+        self.transposed: dict[Output, Output] = {}
 
     def __call__(
         self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
@@ -357,10 +357,10 @@ class _Turned:
         if not _is_turned(op, self.fixed):
             return None
         matrix = op.inputs[1]
-        if matrix not in self.made:
+        if matrix not in self.transposed:
             turned = inputs[1].type.shape[::-1]
-            self.made[matrix] = copying.input(tensor_type(matrix.dtype, turned), op)
-        return copying.add(MatMul, (inputs[0], self.made[matrix]), (values[0], False), op)
+            self.transposed[matrix] = copying.input(tensor_type(matrix.dtype, turned), op)
+        return copying.add(MatMul, (inputs[0], self.transposed[matrix]), (values[0], False), op)
 
 
 def _is_turned(op: Operation, fixed: Collection[Output]) -> bool:
@@ -405,32 +405,32 @@ class _Moving:
     def _before(self) -> None:
         """Compute for all steps what is done before the loop."""
         loop, before = self.loop, self.plan.before
-        made = [y for op in loop.operations if op in before for y in op.outputs]
-        used = [y for y in made if loop.given[y] or any(op not in before for op in loop.users.get(y, ()))]
+        ys = [y for op in loop.operations if op in before for y in op.outputs]
+        used = [y for y in ys if loop.returns[y] or any(op not in before for op in loop.users.get(y, ()))]
         if used:
-            given = {**self.stacked, **self.once}
-            self._at_all_steps(Body(loop.body.graph, list(given), used), list(given.values()))
+            operands = {**self.stacked, **self.once}
+            self._at_all_steps(Body(loop.body.graph, list(operands), used), list(operands.values()))
 
     def _at_all_steps(self, body: Body, operands: Sequence[Output]) -> None:
         flags = [x in self.stacked for x in body.inputs]
-        wanted = [True] * len(body.outputs)
-        batched, _ = batched_body(body, flags, self.loop.length, wanted)
-        made = self.copying.inline(batched.results, dict(zip(batched.inputs, operands, strict=True)))
-        self.stacked.update(zip(body.results, made, strict=True))
+        all_batched = [True] * len(body.outputs)
+        batched, _ = batched_body(body, flags, self.loop.length, all_batched)
+        stacks = self.copying.inline(batched.results, dict(zip(batched.inputs, operands, strict=True)))
+        self.stacked.update(zip(body.results, stacks, strict=True))
 
     def _handed_out(self) -> list[Output]:
         """What the steps return: results, and what is needed at the end."""
         plan = self.plan
-        wanted = [y for y in self.loop.body.outputs[self.op.carries :] if y is not None]
+        results = [y for y in self.loop.body.outputs[self.op.carries :] if y is not None]
         for op in self.loop.operations:
-            wanted += op.inputs if op in plan.after else ()
+            results += op.inputs if op in plan.after else ()
         for term in self._all_terms():
-            wanted += term.parts
+            results += term.parts
         return [
             y
-            for y in dict.fromkeys(wanted)
+            for y in dict.fromkeys(results)
             if y not in self.stacked
-            and (self.loop.kind[y] != ONCE or self.loop.given[y])
+            and (self.loop.kind[y] != ONCE or self.loop.returns[y])
             and (y.op not in plan.after or y in self.loop.parameters)
         ]
 
@@ -452,39 +452,39 @@ class _Moving:
         fixed = [x for x in self.once if x in used]
         turned = _Turned(fixed)
         cut = rewrite(outputs, [*first, *parts, *fixed], (turned,))
-        step = Body(cut.graph, [*cut.inputs, *turned.made.values()], cut.outputs)
+        step = Body(cut.graph, [*cut.inputs, *turned.transposed.values()], cut.outputs)
         # It is rewritten already: doing so again at every level would take exponential time.
         self.copying.bodies[step] = step
         operands = [
             *(self.inputs[j] for j in staying),
             *(self.stacked[x] for x in parts),
             *(self.once[x] for x in fixed),
-            *(self.make(Transpose, self.once[x], values=((1, 0),)) for x in turned.made),
+            *(self.make(Transpose, self.once[x], values=((1, 0),)) for x in turned.transposed),
         ]
         values = (step, len(staying), len(parts), *self.values[3:])
-        made = self.copying.add(Scan, tuple(operands), values, self.op)
-        self.stacked.update(zip(handed_out, made[len(staying) :], strict=True))
-        return made[: len(staying)]
+        results = self.copying.add(Scan, tuple(operands), values, self.op)
+        self.stacked.update(zip(handed_out, results[len(staying) :], strict=True))
+        return results[: len(staying)]
 
     def _after(self) -> None:
         """Compute for all steps what is done after the loop."""
         after = [op for op in self.loop.operations if op in self.plan.after]
         if not after:
             return
-        made = {y for op in after for y in op.outputs}
-        read = dict.fromkeys(x for op in after for x in op.inputs if x not in made)
+        computed = {y for op in after for y in op.outputs}
+        read = dict.fromkeys(x for op in after for x in op.inputs if x not in computed)
         unknown = [x for x in read if x not in self.stacked and x not in self.once]
         self.once.update(zip(unknown, self.copying.inline(unknown, self.once), strict=True))
         ends = {x for term in self._all_terms() for x in term.parts}
-        wanted = [y for y in made if self.loop.given[y] or y in ends]
-        cut = rewrite(wanted, list(read))
+        returned = [y for y in computed if self.loop.returns[y] or y in ends]
+        cut = rewrite(returned, list(read))
         flags = [x in self.stacked for x in read]
         batched, _ = batched_body(
-            Body(cut.graph, cut.inputs, cut.outputs), flags, self.loop.length, [True] * len(wanted)
+            Body(cut.graph, cut.inputs, cut.outputs), flags, self.loop.length, [True] * len(returned)
         )
-        given = [self.stacked[x] if x in self.stacked else self.once[x] for x in read]
-        found = self.copying.inline(batched.results, dict(zip(batched.inputs, given, strict=True)))
-        self.stacked.update(zip(wanted, found, strict=True))
+        operands = [self.stacked[x] if x in self.stacked else self.once[x] for x in read]
+        stacks = self.copying.inline(batched.results, dict(zip(batched.inputs, operands, strict=True)))
+        self.stacked.update(zip(returned, stacks, strict=True))
 
     def _sum(self, total: Output, terms: Sequence[_Term]) -> Output:
         """A first value plus the terms of all steps."""

@@ -62,22 +62,22 @@ class Rewriting(Maker):
     def part(self, x: Output, axes: Axes) -> Scaled:
         """An operand of an elementwise operation as core and factor."""
         x = unrepeated(x)
-        found = self.rows.scaled.get(x)
-        if found is not None and found.axes == axes:
-            return found
+        scaled = self.rows.scaled.get(x)
+        if scaled is not None and scaled.axes == axes:
+            return scaled
         if is_row(x, self.type.ndim, axes):
             return Scaled(None, Factor(over=(x,)), axes)
         return Scaled(x, ONE, axes)
 
     def factor_of(self, row: Output) -> Factor:
         """A row's value as a factor."""
-        found = self.rows.scaled.get(row)
-        return Factor(over=(row,)) if found is None or found.core is not None else found.factor
+        scaled = self.rows.scaled.get(row)
+        return Factor(over=(row,)) if scaled is None or scaled.core is not None else scaled.factor
 
     def parts(self) -> tuple[list[Scaled], Axes] | None:
         """All operands as cores and factors, if any has a factor."""
-        known = [self.rows.scaled.get(unrepeated(x)) for x in self.inputs]
-        axes = next((one.axes for one in known if one is not None), None)
+        scaled = [self.rows.scaled.get(unrepeated(x)) for x in self.inputs]
+        axes = next((entry.axes for entry in scaled if entry is not None), None)
         return None if axes is None else ([self.part(x, axes) for x in self.inputs], axes)
 
     def times(self, a: Factor, b: Factor) -> Factor:
@@ -94,16 +94,16 @@ class Rewriting(Maker):
         """Build a tensor with a factor, and record the factor."""
         if core.type is not self.type:
             return None
-        made = self.scaled(core, factor)
+        result = self.scaled(core, factor)
         if not factor.is_one:
-            self.rows.scaled[made] = Scaled(core, factor, axes)
-        return made
+            self.rows.scaled[result] = Scaled(core, factor, axes)
+        return result
 
     def row_result(self, factor: Factor, axes: Axes) -> Output:
         """Copy the operation, whose result is constant along rows, and record its factors."""
-        made = self.as_it_is()
-        self.rows.scaled.setdefault(made, Scaled(None, factor, axes))
-        return made
+        row = self.as_it_is()
+        self.rows.scaled.setdefault(row, Scaled(None, factor, axes))
+        return row
 
 
 def unrepeated(x: Output) -> Output:

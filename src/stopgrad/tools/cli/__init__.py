@@ -33,16 +33,16 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Its exit status is 0 if all is well, 1 if something was found or failed, else 2."""
-    given = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else argv
     if "_ARGCOMPLETE" in os.environ:  # A shell asks what could follow; the library answers, and exits.
         complete(_parser(*COMMANDS))
-    parser = _parser(next(iter(given), ""))
-    if not given:
+    parser = _parser(next(iter(words), ""))
+    if not words:
         parser.print_help()
         return OK
-    if (unknown := _unknown(given[0])) is not None:
+    if (unknown := _unknown(words[0])) is not None:
         parser.error(unknown)
-    arguments = parser.parse_args(given)
+    arguments = parser.parse_args(words)
     try:
         status = int(arguments.run(arguments))
         if getattr(arguments, "flushes", True):  # A script's own output ends as Python ends it.

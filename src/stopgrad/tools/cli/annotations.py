@@ -32,12 +32,12 @@ def type_from(text: str) -> TensorType | None:
         >>> type_from("float32[n, 3]"), type_from("[2]"), type_from("int64"), type_from("Params")
         (float32[n, 3], float32[2], int64[], None)
     """
-    found = _TYPE.fullmatch(text)
-    if found is None or not (found["dtype"] or found["sizes"] is not None):
+    match = _TYPE.fullmatch(text)
+    if match is None or not (match["dtype"] or match["sizes"] is not None):
         return None
-    if (found["dtype"] or "float32") not in DTYPES:
+    if (match["dtype"] or "float32") not in DTYPES:
         return None
-    return _type(found["dtype"] or "float32", found["sizes"] or "")
+    return _type(match["dtype"] or "float32", match["sizes"] or "")
 
 
 def _type(dtype: str, sizes: str) -> TensorType:
@@ -65,8 +65,8 @@ def shape_option(text: str) -> tuple[str, TensorType]:
     if not equals or not path:
         raise ArgumentError(f"--shape {text}: write name=sizes, such as x=2,3 or params.w=2,3:float64")
     try:
-        if "[" in rest and (found := type_from(rest)) is not None:
-            return path, found
+        if "[" in rest and (declared := type_from(rest)) is not None:
+            return path, declared
         sizes, colon, dtype = rest.partition(":")
         dtype = dtype.strip() if colon else "float32"
         if dtype not in DTYPES:
@@ -86,9 +86,9 @@ def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
     with a shape and a dtype; jaxtyping's; dataclasses, named tuples, typed dicts and tuples of these.
     """
     if isinstance(annotation, str):
-        found = type_from(annotation)
-        if found is not None:
-            return found
+        declared = type_from(annotation)
+        if declared is not None:
+            return declared
         with contextlib.suppress(ValueError, SyntaxError):  # Postponed annotations make a text within a text.
             inner = ast.literal_eval(annotation)
             if isinstance(inner, str):
@@ -151,17 +151,17 @@ def _from_fields(kind: type, names: Mapping[str, Any]) -> Any:
         defaults = getattr(kind, "_field_defaults", {})
     else:
         return None
-    made = {}
+    values = {}
     for name, annotation in annotated.items():
-        made[name] = from_annotation(annotation, names)
-        if made[name] is None:
+        values[name] = from_annotation(annotation, names)
+        if values[name] is None:
             if name not in defaults:
                 return None
-            made[name] = defaults[name]
+            values[name] = defaults[name]
     if not dataclasses.is_dataclass(kind):
-        return kind(**made)
+        return kind(**values)
     value = object.__new__(kind)  # Its own __init__ may want more than types.
-    for name, leaf in made.items():
+    for name, leaf in values.items():
         object.__setattr__(value, name, leaf)
     return value
 

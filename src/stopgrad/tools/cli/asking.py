@@ -19,7 +19,7 @@ class Question(NamedTuple):
 
     program: Program
     wanted: Wanted
-    found: Sequence[Argument]
+    arguments: Sequence[Argument]
 
 
 def trained_with(question: Question) -> dict[str, Any]:
@@ -28,14 +28,14 @@ def trained_with(question: Question) -> dict[str, Any]:
     Raises:
         ArgumentError: the file has no such name.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for option, text in question.wanted.trained_with.items():
-        parts = [_named(question.program, option, name.strip()) for name in text.split(",")]
-        found[option] = parts[0] if len(parts) == 1 else tuple(parts)
-    return found
+        parts = [_value_named(question.program, option, name.strip()) for name in text.split(",")]
+        options[option] = parts[0] if len(parts) == 1 else tuple(parts)
+    return options
 
 
-def _named(program: Program, option: str, name: str) -> Any:
+def _value_named(program: Program, option: str, name: str) -> Any:
     """What the file calls so; attributes follow dots."""
     first, *rest = name.split(".")
     if first not in program.names:
@@ -71,20 +71,20 @@ class World(Protocol):
 
 def refuse_mixtures(where: str, what: str, tree: object) -> None:
     """Raise if a structure holds objects of two worlds other than ours."""
-    found = sorted(kinds_in(tree) - {OURS})
-    if len(found) > 1:
+    worlds = sorted(kinds_in(tree) - {OURS})
+    if len(worlds) > 1:
         raise ArgumentError(
-            f"{where}{what}: objects of both {found[1]} and {found[0]}, between which no gradient passes; "
+            f"{where}{what}: objects of both {worlds[1]} and {worlds[0]}, between which no gradient passes; "
             "ask about a function of one of them"
         )
 
 
-def require_tensors(question: Question, made: object, world: str) -> None:
+def require_tensors(question: Question, result: object, world: str) -> None:
     """Raise unless a function's result holds tensors of its own world and of no other."""
     program = question.program
-    refuse_mixtures(line_of(program), f"what {program.name} returns", made)
-    if world not in kinds_in(made):
-        shown = ", ".join(dict.fromkeys(type(leaf).__name__ for leaf in flatten(made)[0])) or "nothing"
+    refuse_mixtures(line_of(program), f"what {program.name} returns", result)
+    if world not in kinds_in(result):
+        shown = ", ".join(dict.fromkeys(type(leaf).__name__ for leaf in flatten(result)[0])) or "nothing"
         raise ArgumentError(
             f"{line_of(program)}{program.name} returns {shown}, and no tensor of {world}; return the loss "
             "itself, not what .item() or float() makes of it"

@@ -25,20 +25,23 @@ from stopgrad.tools.cli.programs import Program
 # --------------------------------------------------------------------------------------- sizes and data
 
 
-def bound_sizes(found: Sequence[Argument], names: Mapping[str, Any]) -> list[Argument]:
+def bound_sizes(arguments: Sequence[Argument], names: Mapping[str, Any]) -> list[Argument]:
     """The arguments with named sizes of annotations replaced by those of other arguments' actual shapes.
 
     ``def loss(x: "float32[n, 3]", y: "float32[n]")`` and ``--shape x=7,3``: then y has 7 elements.
     """
     binding: dict[str, int] = {}
-    for argument in found:
+    for argument in arguments:
         noted = from_annotation(argument.parameter.annotation, names)
         if isinstance(noted, TensorType) and hasattr(argument.value, "shape"):
             tried = dict(binding)
             numbers = all(isinstance(size, int) for size in argument.value.shape)
             if numbers and bind_sizes(noted.shape, argument.value.shape, tried):
                 binding = tried
-    return [one._replace(value=map_leaves(lambda x: with_sizes(x, binding), one.value)) for one in found]
+    return [
+        argument._replace(value=map_leaves(lambda x: with_sizes(x, binding), argument.value))
+        for argument in arguments
+    ]
 
 
 def with_sizes(leaf: object, numbers: Mapping[str, int]) -> Any:
@@ -84,7 +87,7 @@ def types_in(tree: object) -> Iterator[tuple[str, TensorType]]:
 def placeholders(tree: Any, graph: Graph, name: str) -> Any:
     """*tree* with a placeholder of the graph for each leaf that is a type."""
     leaves, spec = flatten(tree)
-    made = [
+    filled = [
         emit(
             Placeholder, (), (leaf.dtype, leaf.shape, ()), operation_name(f"{name}.{path}".rstrip(".")), graph
         ).outputs[0]
@@ -92,7 +95,7 @@ def placeholders(tree: Any, graph: Graph, name: str) -> Any:
         else leaf
         for path, leaf in zip(paths(tree), leaves, strict=True)
     ]
-    return unflatten(spec, made)
+    return unflatten(spec, filled)
 
 
 # -------------------------------------------------------------------------------------------- calls
@@ -132,18 +135,18 @@ class Wanted(NamedTuple):
     trained_with: Mapping[str, str] = {}
 
 
-def call_of(program: Program, wanted: Wanted, found: Sequence[Argument] | None = None) -> Call:
+def call_of(program: Program, wanted: Wanted, arguments: Sequence[Argument] | None = None) -> Call:
     """The call for a program: a function of arrays, one that builds a graph, or an output of a graph.
 
     Args:
         program: the subject.
         wanted: what the command line says.
-        found: the function's arguments; found here unless given.
+        arguments: the function's arguments; looked for here unless given.
     """
-    if found is None:
-        found = given_to(program, wanted)
-    if found:
-        return _function_call(program, found, wanted)
+    if arguments is None:
+        arguments = given_to(program, wanted)
+    if arguments:
+        return _function_call(program, arguments, wanted)
     if wanted.argnums is not None:
         raise ArgumentError(f"--argnums: {program.target} takes no arrays as arguments")
     return _graph_call(program, wanted)
@@ -159,14 +162,18 @@ def given_to(program: Program, wanted: Wanted) -> list[Argument]:
 # -------------------------------------------------------------------------- functions of arrays
 
 
-def _function_call(program: Program, found: Sequence[Argument], wanted: Wanted) -> Call:
-    f, found, argnums = chosen(program, found, wanted.argnums)
+def _function_call(program: Program, arguments: Sequence[Argument], wanted: Wanted) -> Call:
+    f, arguments, argnums = chosen(program, arguments, wanted.argnums)
     options: dict[str, Any] = {} if argnums is None else {"argnums": argnums}
     if wanted.seed is not None:
-        values, data = with_data(program, found, wanted.seed)
+        values, data = with_data(program, arguments, wanted.seed)
         return Call((f, *values), options, data)
-    found = bound_sizes(found, namespace(program))
-    types = [(one.parameter.name, path, type) for one in found for path, type in types_in(one.value)]
+    arguments = bound_sizes(arguments, namespace(program))
+    types = [
+        (argument.parameter.name, path, type)
+        for argument in arguments
+        for path, type in types_in(argument.value)
+    ]
     open = {
         str(size): ".".join(part for part in (name, path) if part)
         for name, path, type in types
@@ -175,48 +182,51 @@ def _function_call(program: Program, found: Sequence[Argument], wanted: Wanted) 
     }
     if open:
         graph = Graph()
-        values = [placeholders(one.value, graph, one.parameter.name) for one in found]
+        values = [placeholders(argument.value, graph, argument.parameter.name) for argument in arguments]
     else:
-        values = [map_leaves(_zeros, one.value) for one in found]
+        values = [map_leaves(_zeros, argument.value) for argument in arguments]
     return Call((f, *values), options, open=open)
 
 
-def with_data(program: Program, found: Sequence[Argument], seed: int) -> tuple[list[Any], str]:
+def with_data(program: Program, arguments: Sequence[Argument], seed: int) -> tuple[list[Any], str]:
     """A function's arguments, with random arrays where only types are known; and their description."""
-    found, sizes = with_numbers(program, found)
+    arguments, sizes = with_numbers(program, arguments)
     random = np.random.default_rng(seed)
-    values = [map_leaves(lambda x: _data(x, random), one.value) for one in found]
-    return values, _function_data(found, sizes, seed)
+    values = [map_leaves(lambda x: _data(x, random), argument.value) for argument in arguments]
+    return values, _function_data(arguments, sizes, seed)
 
 
-def with_numbers(program: Program, found: Sequence[Argument]) -> tuple[list[Argument], dict[str, int]]:
+def with_numbers(program: Program, arguments: Sequence[Argument]) -> tuple[list[Argument], dict[str, int]]:
     """The arguments with small numbers for open sizes, and these numbers."""
-    found = bound_sizes(found, namespace(program))
-    sizes = small_sizes([type for one in found for _, type in types_in(one.value)])
-    return [one._replace(value=map_leaves(lambda x: with_sizes(x, sizes), one.value)) for one in found], sizes
+    arguments = bound_sizes(arguments, namespace(program))
+    sizes = small_sizes([type for argument in arguments for _, type in types_in(argument.value)])
+    return [
+        argument._replace(value=map_leaves(lambda x: with_sizes(x, sizes), argument.value))
+        for argument in arguments
+    ], sizes
 
 
 def chosen(
-    program: Program, found: Sequence[Argument], argnums: Sequence[int] | None
+    program: Program, arguments: Sequence[Argument], argnums: Sequence[int] | None
 ) -> tuple[Any, list[Argument], list[int] | None]:
     """A function of the given arguments alone, these arguments, and which of them are asked about."""
     parameters = parameters_of(program.value)
-    by_name = {one.parameter.name: one for one in found}
+    by_name = {argument.parameter.name: argument for argument in arguments}
     for n in argnums or ():
         if not 0 <= n < len(parameters):
             names = ", ".join(f"{i} {p.name}" for i, p in enumerate(parameters))
             raise ArgumentError(f"--argnums holds {n}; the arguments of {program.target} are {names}")
-        one = parameters[n]
-        by_name.setdefault(one.name, Argument(one, one.default, "its default"))
-    kept = [by_name[p.name] for p in parameters if p.name in by_name]
-    places = {one.parameter.name: i for i, one in enumerate(kept)}
-    asked = None if argnums is None else [places[parameters[n].name] for n in argnums]
-    return _of(program.value, kept), kept, asked
+        parameter = parameters[n]
+        by_name.setdefault(parameter.name, Argument(parameter, parameter.default, "its default"))
+    selected = [by_name[p.name] for p in parameters if p.name in by_name]
+    places = {argument.parameter.name: i for i, argument in enumerate(selected)}
+    positions = None if argnums is None else [places[parameters[n].name] for n in argnums]
+    return _function_of(program.value, selected), selected, positions
 
 
-def _of(f: Callable[..., Any], kept: Sequence[Argument]) -> Any:
+def _function_of(f: Callable[..., Any], arguments: Sequence[Argument]) -> Any:
     """*f* as a function of these arguments alone, by position; the other parameters keep their defaults."""
-    names = [one.parameter.name for one in kept]
+    names = [argument.parameter.name for argument in arguments]
     signature = inspect.signature(f)
 
     def call(*args: Any) -> Any:
@@ -243,27 +253,27 @@ def _data(leaf: object, random: np.random.Generator) -> Any:
     return random_data(leaf, random) if isinstance(leaf, TensorType) else leaf
 
 
-def _function_data(found: Sequence[Argument], sizes: Mapping[str, int], seed: int) -> str:
+def _function_data(arguments: Sequence[Argument], sizes: Mapping[str, int], seed: int) -> str:
     """A description of a function's arguments."""
-    given: dict[str, list[str]] = {}
-    made = []
-    for one in found:
-        name = one.parameter.name
-        made += [
-            (".".join(part for part in (name, path) if part), type) for path, type in types_in(one.value)
+    sources: dict[str, list[str]] = {}
+    types = []
+    for argument in arguments:
+        name = argument.parameter.name
+        types += [
+            (".".join(part for part in (name, path) if part), type) for path, type in types_in(argument.value)
         ]
-        if any(map(is_tensor, flatten(one.value)[0])):
-            given.setdefault(one.source.removesuffix(" and --shape"), []).append(name)
+        if any(map(is_tensor, flatten(argument.value)[0])):
+            sources.setdefault(argument.source.removesuffix(" and --shape"), []).append(name)
     return "; ".join(
-        [*_random_data(made, sizes, seed), *[f"{', '.join(v)} from {k}" for k, v in given.items()]]
+        [*_random_data(types, sizes, seed), *[f"{', '.join(v)} from {k}" for k, v in sources.items()]]
     )
 
 
-def _random_data(made: Sequence[tuple[str, TensorType]], sizes: Mapping[str, int], seed: int) -> list[str]:
-    if not made:
+def _random_data(types: Sequence[tuple[str, TensorType]], sizes: Mapping[str, int], seed: int) -> list[str]:
+    if not types:
         return []
     numbers = ", ".join(f"{'?' if FRESH.fullmatch(name) else name} = {n}" for name, n in sizes.items())
-    shown = ", ".join(f"{name} {type}" for name, type in made)
+    shown = ", ".join(f"{name} {type}" for name, type in types)
     return [f"random at seed {seed}{f' with {numbers}' if numbers else ''}: {shown}"]
 
 
@@ -271,13 +281,13 @@ def _random_data(made: Sequence[tuple[str, TensorType]], sizes: Mapping[str, int
 
 
 def _graph_call(program: Program, wanted: Wanted) -> Call:
-    made = program.value
-    if isinstance(made, Model):
-        made = list(made.outputs.values()), [*made.inputs.values(), *made.parameters.values()]
-    elif not isinstance(made, Output):
+    built = program.value
+    if isinstance(built, Model):
+        built = list(built.outputs.values()), [*built.inputs.values(), *built.parameters.values()]
+    elif not isinstance(built, Output):
         with Graph().as_default():
-            made = made()
-    ys, xs, feeds = _asked(program, made)
+            built = built()
+    ys, xs, feeds = _parts_of(program, built)
     graph = ys[0].op.graph
     open = {
         op.name: op.outputs[0]
@@ -286,8 +296,8 @@ def _graph_call(program: Program, wanted: Wanted) -> Call:
     }
     unknown = next((path for path, _ in wanted.shapes if path not in open), None)
     if unknown is not None:
-        known = f"the placeholders {', '.join(open)}" if open else "no placeholder that is not fed"
-        raise ArgumentError(f"--shape names {unknown!r}, but {program.target} has {known}")
+        existing = f"the placeholders {', '.join(open)}" if open else "no placeholder that is not fed"
+        raise ArgumentError(f"--shape names {unknown!r}, but {program.target} has {existing}")
     if wanted.seed is None:
         return Call((ys, xs), {})
     types = {name: x.type for name, x in open.items()} | dict(wanted.shapes)
@@ -304,22 +314,22 @@ def _graph_call(program: Program, wanted: Wanted) -> Call:
 
 def _sizes_of(open: Mapping[str, Output], types: Mapping[str, TensorType]) -> dict[str, int]:
     """Numbers for the sizes of placeholders: from ``--shape``, or small ones."""
-    told: dict[str, int] = {}
+    binding: dict[str, int] = {}
     for name, x in open.items():
-        if not types[name].symbolic and not bind_sizes(x.type.shape, types[name].shape, told):  # type: ignore[arg-type]
+        if not types[name].symbolic and not bind_sizes(x.type.shape, types[name].shape, binding):  # type: ignore[arg-type]
             raise ArgumentError(f"--shape says {name} is {types[name]!r}, but it is the placeholder {x!r}")
-    rest = small_sizes([with_sizes(type, told) for type in types.values()])
-    return {**told, **rest}
+    rest = small_sizes([with_sizes(type, binding) for type in types.values()])
+    return {**binding, **rest}
 
 
-def _asked(program: Program, made: object) -> tuple[list[Output], list[Output], dict[Output, Any]]:
+def _parts_of(program: Program, returned: object) -> tuple[list[Output], list[Output], dict[Output, Any]]:
     """What a function that builds a graph returned: ys; ys and xs; or ys, xs and what to feed."""
-    parts = list(made) if type(made) is tuple and len(made) in (2, 3) else [made]
+    parts = list(returned) if type(returned) is tuple and len(returned) in (2, 3) else [returned]
     feeds = parts.pop() if len(parts) == 3 else {}
     ys = _outputs(parts[0])
     if not ys or not isinstance(feeds, Mapping) or not all(isinstance(x, (Output, Operation)) for x in feeds):
         raise ArgumentError(
-            f"{line_of(program)}{program.name} returns {shorten(made)}; a function without arguments "
+            f"{line_of(program)}{program.name} returns {shorten(returned)}; a function without arguments "
             "builds a graph and returns its loss, or (loss, xs), or (loss, xs, feeds)"
         )
     graph = ys[0].op.graph

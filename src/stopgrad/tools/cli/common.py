@@ -88,7 +88,11 @@ def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _users(frames: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    return [one for one in frames if not (is_internal(one.filename) or one.filename.startswith("<frozen "))]
+    return [
+        frame
+        for frame in frames
+        if not (is_internal(frame.filename) or frame.filename.startswith("<frozen "))
+    ]
 
 
 def _traceback(error: BaseException) -> str:
@@ -104,12 +108,12 @@ def _traceback(error: BaseException) -> str:
 # ----------------------------------------------------------------------------------------- arguments
 
 
-def listed(text: str, known: Sequence[str], option: str) -> list[str]:
+def listed(text: str, choices: Sequence[str], option: str) -> list[str]:
     """The words of an option that takes several separated by commas."""
     words = [word.strip() for word in text.split(",") if word.strip()]
-    wrong = next((word for word in words if word not in known), None)
+    wrong = next((word for word in words if word not in choices), None)
     if wrong is not None or not words:
-        raise ArgumentError(f"{option}: {wrong or text!r} is none of {', '.join(known)}")
+        raise ArgumentError(f"{option}: {wrong or text!r} is none of {', '.join(choices)}")
     return words
 
 
@@ -124,8 +128,10 @@ def wrapped(text: str, width: int) -> str:
         x float32[2, 3], y
           float32[2, 3]
     """
-    kept = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", _JOINED), text)
-    lines = textwrap.wrap(kept, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    joined = re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(" ", _JOINED), text)
+    lines = textwrap.wrap(
+        joined, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
     return "\n".join(lines).replace(_JOINED, " ")
 
 

@@ -42,19 +42,19 @@ def conditions(text: str) -> list[Condition]:
         >>> conditions("idle,partly-stopped:params")
         [Condition(word='idle', key=''), Condition(word='partly stopped', key='params')]
     """
-    found = []
+    named = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         word, _, key = part.partition(":")
         word = " ".join(word.replace("-", " ").replace("_", " ").lower().split())
-        known = [*map(str, Status), IDLE, COMPARED, *UPDATES]
-        if word not in known:
-            near = difflib.get_close_matches(word, known, 1)
-            cure = f"did you mean {_dashed(near[0])}?" if near else f"take {', '.join(map(_dashed, known))}"
+        words = [*map(str, Status), IDLE, COMPARED, *UPDATES]
+        if word not in words:
+            near = difflib.get_close_matches(word, words, 1)
+            cure = f"did you mean {_dashed(near[0])}?" if near else f"take {', '.join(map(_dashed, words))}"
             raise ArgumentError(f"--fail-on: there is no {part.partition(':')[0]!r}; {cure}")
-        found.append(Condition(word, key.strip()))
-    if not found:
+        named.append(Condition(word, key.strip()))
+    if not named:
         raise ArgumentError("--fail-on: names nothing; write for instance --fail-on idle,stopped:w")
-    return found
+    return named
 
 
 def _dashed(word: str) -> str:
@@ -92,16 +92,18 @@ def met(flow: Flow, wanted: Iterable[Condition]) -> list[Met]:
     Raises:
         ArgumentError: the report does not have the name in a condition.
     """
-    found: dict[Met, None] = {}
-    for one in wanted:
-        if one.word in UPDATES:
-            found |= dict.fromkeys(_updated(flow, one))
-        elif one.word == COMPARED:
-            compared = _part(flow, one).compared
-            found |= dict.fromkeys([Met(KIND, x.message, _places(x.operations)) for x in compared])
+    matches: dict[Met, None] = {}
+    for condition in wanted:
+        if condition.word in UPDATES:
+            matches |= dict.fromkeys(_updated(flow, condition))
+        elif condition.word == COMPARED:
+            compared = _part(flow, condition).compared
+            matches |= dict.fromkeys([Met(KIND, x.message, _places(x.operations)) for x in compared])
         else:
-            found |= dict.fromkeys(_idle(flow, one.key) if one.word == IDLE else _with_status(flow, one))
-    return list(found)
+            matches |= dict.fromkeys(
+                _idle(flow, condition.key) if condition.word == IDLE else _with_status(flow, condition)
+            )
+    return list(matches)
 
 
 def _part(flow: Flow, wanted: Condition) -> Flow:
@@ -112,8 +114,8 @@ def _part(flow: Flow, wanted: Condition) -> Flow:
         part = flow[wanted.key]
     except KeyError as error:
         raise ArgumentError(f"--fail-on {_dashed(wanted.word)}:{wanted.key}: {error.args[0]}") from None
-    found: Flow = part if hasattr(part, "stories") else flow[[wanted.key]]
-    return found
+    selected: Flow = part if hasattr(part, "stories") else flow[[wanted.key]]
+    return selected
 
 
 def _updated(flow: Flow, wanted: Condition) -> Iterator[Met]:
@@ -126,9 +128,9 @@ def _updated(flow: Flow, wanted: Condition) -> Iterator[Met]:
     part = _part(flow, wanted)
     keys = [name for name, update in part.updates.items() if update.verdict == wanted.word]
     if keys:
-        told = ", ".join(keys)
+        text = ", ".join(keys)
         cuts = [cut for name in keys for cut in part[name].cuts if not part[name].arrives]
-        shown = told if len(told) <= ROOM else names(keys, part.xs, ROOM)
+        shown = text if len(text) <= ROOM else names(keys, part.xs, ROOM)
         yield Met(wanted.word, shown, _places(dict.fromkeys(cut.operation for cut in cuts)))
 
 
@@ -141,18 +143,18 @@ def _with_status(flow: Flow, wanted: Condition) -> Iterator[Met]:
             operations = [cut.operation for cut in story.cuts]
             if story.frozen:
                 operations = [*part.freezing(story), *operations][:1]
-            told = ", ".join(story.labels)
-            if len(told) > ROOM:
-                told = names(story.labels, part.xs, ROOM)
-            yield Met(wanted.word, told, _places(operations))
+            text = ", ".join(story.labels)
+            if len(text) > ROOM:
+                text = names(story.labels, part.xs, ROOM)
+            yield Met(wanted.word, text, _places(operations))
 
 
 def _idle(flow: Flow, key: str) -> Iterator[Met]:
     """The idle stops: all, or those of a name or below a scope."""
     gates = [gate.operation for gate in flow.gates]
     if key and not any(_is_called(op, key) for op in gates):
-        known = f"there are {', '.join(op.name for op in gates)}" if gates else "there are none"
-        raise ArgumentError(f"--fail-on idle:{key}: no stop is called so; {known}")
+        existing = f"there are {', '.join(op.name for op in gates)}" if gates else "there are none"
+        raise ArgumentError(f"--fail-on idle:{key}: no stop is called so; {existing}")
     for finding in flow.findings:
         if finding.kind == IDLE and (not key or any(_is_called(op, key) for op in finding.operations)):
             yield Met(IDLE, finding.message, _places(finding.operations[:1]))
@@ -164,4 +166,4 @@ def _is_called(op: Operation, key: str) -> bool:
 
 def _places(operations: Iterable[Operation]) -> tuple[Location, ...]:
     """The places of operations that have one."""
-    return tuple(at for at in (op.location for op in operations) if at is not None)
+    return tuple(location for location in (op.location for op in operations) if location is not None)

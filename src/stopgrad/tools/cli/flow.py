@@ -148,8 +148,8 @@ def _settled(arguments: argparse.Namespace) -> argparse.Namespace:
             arguments.parser.error("argument --json: without a path it prints JSON; --format names another")
         arguments.json, arguments.format = None, "json"
     for name, least in LEAST.items():
-        given = getattr(arguments, name, None)
-        if given is not None and not given >= least:  # Refuses NaN, too.
+        value = getattr(arguments, name, None)
+        if value is not None and not value >= least:  # Refuses NaN, too.
             arguments.parser.error(f"argument --{name}: must be at least {least}")
     for path in (arguments.json, getattr(arguments, "html", None)):
         if path is not None:
@@ -167,8 +167,8 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
                 f"argument --argnums: {arguments.argnums!r} is no list of numbers, such as 0,2"
             )
     shapes = [shape_option(text) for text in arguments.shape]
-    given = {name: getattr(arguments, name, None) for name in ("optimizer", "grad")}
-    trained_with = {name: text for name, text in given.items() if text is not None}
+    options = {name: getattr(arguments, name, None) for name in ("optimizer", "grad")}
+    trained_with = {name: text for name, text in options.items() if text is not None}
     return Wanted(shapes, arguments.example, argnums, getattr(arguments, "seed", None), trained_with)
 
 
@@ -209,11 +209,11 @@ def _noticed(report: FlowReport, program: Program, failed: Iterable[Met]) -> Ite
     """What a report says of lines; what failed are errors, and what has no line is at the function's."""
     errors = [
         notice
-        for one in failed
-        for notice in at_lines("error", one.word, f"{one.word}: {one.message}", one.locations)
+        for failure in failed
+        for notice in at_lines("error", failure.word, f"{failure.word}: {failure.message}", failure.locations)
     ]
-    told = {_line(error) for error in errors}
-    others = [notice for notice in report._notices() if _line(notice) not in told]
+    lines = {_line(error) for error in errors}
+    others = [notice for notice in report._notices() if _line(notice) not in lines]
     for notice in (*errors, *others):
         yield notice if notice.location else notice._replace(location=defined(program))
 
@@ -233,8 +233,8 @@ def run_explain(arguments: argparse.Namespace) -> int:
         flow = only(flow, patterns)
     failed = met(flow, wanted)
     _show(arguments, flow, data, target[0], failed)
-    for one in failed:
-        print(f"stopgrad: {one}", file=sys.stderr)
+    for failure in failed:
+        print(f"stopgrad: {failure}", file=sys.stderr)
     return FAILED if failed else OK
 
 

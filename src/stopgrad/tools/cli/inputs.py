@@ -49,31 +49,31 @@ def arguments_of(
         ArgumentError: an argument has no source, or a path or an example does not exist.
     """
     parameters = parameters_of(program.value)
-    given, misfit = _from_example(program, parameters, example)
-    said: dict[str, list[tuple[str, TensorType]]] = {p.name: [] for p in parameters}
+    example_values, misfit = _from_example(program, parameters, example)
+    by_root: dict[str, list[tuple[str, TensorType]]] = {p.name: [] for p in parameters}
     others = []
     for path, type in shapes:
         root, _, rest = path.partition(".")
-        if root in said:
-            said[root].append((rest, type))
+        if root in by_root:
+            by_root[root].append((rest, type))
         else:
             others.append(path)
     names = namespace(program)
-    found, missing = [], []
+    arguments, missing = [], []
     for parameter in parameters:
-        one = _argument(parameter, given, said[parameter.name], names)
-        if one is not None:
-            found.append(one)
+        argument = _argument(parameter, example_values, by_root[parameter.name], names)
+        if argument is not None:
+            arguments.append(argument)
         elif parameter.default is parameter.empty and parameter.kind not in _OPEN:
             missing.append(parameter)
-    if others and (found or missing):
-        known = ", ".join(said)
-        raise ArgumentError(f"--shape names {others[0]!r}, but {program.target} has the parameters {known}")
+    if others and (arguments or missing):
+        listed = ", ".join(by_root)
+        raise ArgumentError(f"--shape names {others[0]!r}, but {program.target} has the parameters {listed}")
     if missing and misfit is not None:
         raise misfit
     if missing:
         raise _no_source(program, parameters, missing)
-    return found
+    return arguments
 
 
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -81,50 +81,50 @@ _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 def _argument(
     parameter: inspect.Parameter,
-    given: Mapping[str, Any],
-    said: Sequence[tuple[str, TensorType]],
+    example_values: Mapping[str, Any],
+    shapes: Sequence[tuple[str, TensorType]],
     names: Mapping[str, Any],
 ) -> Argument | None:
     name, default = parameter.name, parameter.default
     has_default = default is not parameter.empty
     value, source = None, ""
-    if name in given:
-        value, source = given[name], "the example"
+    if name in example_values:
+        value, source = example_values[name], "the example"
     elif (value := from_annotation(parameter.annotation, names)) is not None:
         source = "its annotation"
     elif has_default and any(map(is_tensor, flatten(default)[0])):
         value, source = default, "its default"
     elif not has_default and (value := scalar_annotation(parameter.annotation, names)) is not None:
         source = "its annotation"
-    if said:
-        value, source = _with_shapes(name, value, said), f"{source} and --shape" if source else "--shape"
+    if shapes:
+        value, source = _with_shapes(name, value, shapes), f"{source} and --shape" if source else "--shape"
     return Argument(parameter, value, source) if source else None
 
 
-def _with_shapes(name: str, value: object, said: Sequence[tuple[str, TensorType]]) -> Any:
+def _with_shapes(name: str, value: object, shapes: Sequence[tuple[str, TensorType]]) -> Any:
     """A value with the types of ``--shape`` put in; or, without a value, made of these types."""
-    whole = [type for path, type in said if not path]
+    whole = [type for path, type in shapes if not path]
     if whole:
-        if len(said) > 1:
+        if len(shapes) > 1:
             raise ArgumentError(f"--shape names {name!r} more than once, or both whole and in parts")
         return whole[0]
     if value is None:
-        return _nested([(path.split("."), type) for path, type in said], name)
+        return _nested([(path.split("."), type) for path, type in shapes], name)
     leaves, spec = flatten(value)
     places = {path: i for i, path in enumerate(paths(value))}
-    for path, type in said:
+    for path, type in shapes:
         if path not in places:
-            known = ", ".join(".".join(part for part in (name, one) if part) for one in places)
-            raise ArgumentError(f"--shape names {f'{name}.{path}'!r}, but there are {known}")
+            existing = ", ".join(".".join(part for part in (name, one) if part) for one in places)
+            raise ArgumentError(f"--shape names {f'{name}.{path}'!r}, but there are {existing}")
         leaves[places[path]] = type
     return unflatten(spec, leaves)
 
 
-def _nested(said: Sequence[tuple[list[str], TensorType]], where: str) -> Any:
+def _nested(shapes: Sequence[tuple[list[str], TensorType]], where: str) -> Any:
     """Dicts, or lists if the keys are 0, 1, ..., made from the paths of ``--shape``."""
-    made: dict[str, Any] = {}
-    for path, type in said:
-        inner = made
+    nested: dict[str, Any] = {}
+    for path, type in shapes:
+        inner = nested
         for key in path[:-1]:
             inner = inner.setdefault(key, {})
             if isinstance(inner, TensorType):
@@ -132,13 +132,13 @@ def _nested(said: Sequence[tuple[list[str], TensorType]], where: str) -> Any:
         if isinstance(inner, TensorType) or path[-1] in inner:
             raise ArgumentError(f"--shape names {'.'.join([where, *path])!r} twice, or whole and in parts")
         inner[path[-1]] = type
-    return _as_lists(made)
+    return _as_lists(nested)
 
 
-def _as_lists(made: object) -> Any:
-    if not isinstance(made, dict):
-        return made
-    inner = {key: _as_lists(value) for key, value in made.items()}
+def _as_lists(tree: object) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    inner = {key: _as_lists(value) for key, value in tree.items()}
     places = [str(i) for i in range(len(inner))]
     return [inner[i] for i in places] if set(places) == set(inner) else inner
 
@@ -162,11 +162,11 @@ def defined(program: Program) -> Location | None:
 
 def line_of(program: Program) -> str:
     """The same, for the beginning of a message."""
-    found = defined(program)
-    return "" if found is None else f"{place(found)}: "
+    location = defined(program)
+    return "" if location is None else f"{place(location)}: "
 
 
-def _shown(annotation: object) -> str:
+def _annotation_text(annotation: object) -> str:
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
@@ -176,19 +176,21 @@ def _no_source(
     first = missing[0].name
     name = program.name.rpartition(".")[2]
     noted = [
-        f"its annotation {_shown(p.annotation)} says no shape" for p in missing if p.annotation is not p.empty
+        f"its annotation {_annotation_text(p.annotation)} says no shape"
+        for p in missing
+        if p.annotation is not p.empty
     ]
     needed = [p for p in parameters if p.kind not in _OPEN and p.default is p.empty]
     if any(p.kind is p.KEYWORD_ONLY for p in needed):
-        made = f"dict({', '.join(f'{p.name}=...' for p in needed)})"
+        returned = f"dict({', '.join(f'{p.name}=...' for p in needed)})"
     else:
-        made = f"({', '.join(p.name for p in needed)}{',' * (len(needed) == 1)})"
+        returned = f"({', '.join(p.name for p in needed)}{',' * (len(needed) == 1)})"
     return ArgumentError(
         f"{line_of(program)}{name}: nothing says what {', '.join(p.name for p in missing)} "
         f"{'is' if len(missing) == 1 else 'are'}{f' ({chr(59).join(noted)})' if noted else ''}; "
         f"give --shape {first}=2,3 (or of a part: --shape {first}.w=2,3:float64), "
         f'or annotate it ({first}: "float32[n, 3]"), '
-        f"or write beside it: def {name}_example(): return {made}"
+        f"or write beside it: def {name}_example(): return {returned}"
     )
 
 
@@ -199,17 +201,17 @@ def _from_example(
     program: Program, parameters: Sequence[inspect.Parameter], name: str | None
 ) -> tuple[dict[str, Any], ArgumentError | None]:
     """The example's values by the names of parameters; and why an example was not used."""
-    found = _example(program, name)
-    if found is None:
+    called_example = _example(program, name)
+    if called_example is None:
         return {}, None
-    called, made = found
+    called, value = called_example
     signature = inspect.Signature(parameters)
-    by_name = isinstance(made, Mapping) and all(isinstance(key, str) for key in made)
+    by_name = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     try:
         if by_name:
             with contextlib.suppress(TypeError):
-                return _by_parameter(signature.bind_partial(**made)), None
-        return _by_parameter(signature.bind_partial(*(made if type(made) is tuple else (made,)))), None
+                return _by_parameter(signature.bind_partial(**value)), None
+        return _by_parameter(signature.bind_partial(*(value if type(value) is tuple else (value,)))), None
     except TypeError as error:
         refused = ArgumentError(
             f"the example {called} does not fit {program.target}{signature}: {error}; it returns a tuple of "

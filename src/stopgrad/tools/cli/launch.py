@@ -169,23 +169,23 @@ class _Launch:
     # --------------------------------------------------------------------------------------- how it ends
 
     def _watch(self) -> int:
-        running, first, told = self.count, None, 0
+        running, first, sent = self.count, None, 0
         deadline = None
         while running:
             kind, number = self._next(deadline)
-            if kind == "late" and told == 0:
+            if kind == "late" and sent == 0:
                 self._pass_on(signal.SIGTERM)
-                told, deadline = signal.SIGTERM, time.monotonic() + GRACE
+                sent, deadline = signal.SIGTERM, time.monotonic() + GRACE
             elif kind == "late":
                 self._kill()
                 deadline = None
             elif kind == "unread":
                 raise BrokenPipeError
             elif kind == "signal":
-                if told == number:  # The second request is serious.
+                if sent == number:  # The second request is serious.
                     self._kill()
                 self._pass_on(number)
-                told, deadline = number, time.monotonic() + GRACE
+                sent, deadline = number, time.monotonic() + GRACE
                 first = first or (f"ended by {signal.Signals(number).name}", 128 + number)
             else:
                 running -= 1
@@ -196,7 +196,7 @@ class _Launch:
         if first is None:
             return OK
         self._wait_for_output()  # The verdict is printed last.
-        others = "; the others were ended" if told and first[1] != 128 + told else ""
+        others = "; the others were ended" if sent and first[1] != 128 + sent else ""
         print(f"stopgrad: {first[0]}{others}", file=sys.stderr)
         return first[1]
 

@@ -29,23 +29,23 @@ class OnJax:
     def explain(self, question: Question) -> Answer:
         """The report of ``stopgrad.jax.explain``."""
         jax, sgj = _modules("explaining a JAX function")
-        f, found, options = _traced(question)
+        f, arguments, options = _traced(question)
         trained = trained_with(question)
         if trained:
-            given, data = with_data(question.program, found, question.wanted.seed or 0)
-            call = Call((f, *given), {**options, **trained})
+            arrays, data = with_data(question.program, arguments, question.wanted.seed or 0)
+            call = Call((f, *arrays), {**options, **trained})
             return Answer(asked(question, call, lambda: sgj.explain(*call.args, **call.options)), data)
-        found, _ = with_numbers(question.program, found)
-        values = [map_leaves(lambda x: _struct(jax, x), one.value) for one in found]
+        arguments, _ = with_numbers(question.program, arguments)
+        values = [map_leaves(lambda x: _struct(jax, x), argument.value) for argument in arguments]
         call = Call((f, *values), options)
         return Answer(asked(question, call, lambda: sgj.explain(*call.args, **call.options)))
 
     def call(self, question: Question, command: str) -> Call:
         """The function itself, with arrays of JAX as arguments."""
         jax, _ = _modules(f"{command} of a JAX function")
-        f, found, options = _traced(question)
-        arrays, data = with_data(question.program, found, question.wanted.seed or 0)
-        values = [map_leaves(lambda x: jax.numpy.asarray(x) if is_tensor(x) else x, one) for one in arrays]
+        f, arguments, options = _traced(question)
+        arrays, data = with_data(question.program, arguments, question.wanted.seed or 0)
+        values = [map_leaves(lambda x: jax.numpy.asarray(x) if is_tensor(x) else x, tree) for tree in arrays]
         return Call((f, *values), options, data)
 
 
@@ -57,8 +57,8 @@ def _modules(purpose: str) -> tuple[Any, Any]:
 def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dict[str, Any]]:
     """A function of the traced arguments alone, these arguments, and options."""
     program, wanted = question.program, question.wanted
-    whole, found, argnums = chosen(program, question.found, wanted.argnums)
-    traced = [i for i, one in enumerate(found) if _holds_arrays(one.value)]
+    whole, arguments, argnums = chosen(program, question.arguments, wanted.argnums)
+    traced = [i for i, argument in enumerate(arguments) if _holds_arrays(argument.value)]
     if not traced:
         names = [p.name for p in parameters_of(program.value)]
         raise ArgumentError(
@@ -67,24 +67,28 @@ def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dic
             + "; gradients of a JAX function are with respect to its arguments: let it take the "
             f"parameters, and return these from example_inputs() beside it, or from {program.name}_example()"
         )
-    values = [one.value for one in found]
+    values = [argument.value for argument in arguments]
 
     def function(*args: Any) -> Any:
-        given = list(values)
+        filled = list(values)
         for i, arg in zip(traced, args, strict=True):
-            given[i] = arg
-        made = whole(*given)
-        require_tensors(question, made, JAX)
-        return made if "grad" in wanted.trained_with else losses_in(made)
+            filled[i] = arg
+        result = whole(*filled)
+        require_tensors(question, result, JAX)
+        return result if "grad" in wanted.trained_with else losses_in(result)
 
-    return _with_names(function, whole, traced), [found[i] for i in traced], _options(traced, argnums, found)
+    return (
+        _with_names(function, whole, traced),
+        [arguments[i] for i in traced],
+        _options(traced, argnums, arguments),
+    )
 
 
-def _options(traced: list[int], argnums: list[int] | None, found: list[Argument]) -> dict[str, Any]:
+def _options(traced: list[int], argnums: list[int] | None, arguments: list[Argument]) -> dict[str, Any]:
     """The options that say which of the traced arguments are asked about, if not all."""
     if argnums is None:
         return {}
-    static = [found[n].parameter.name for n in argnums if n not in traced]
+    static = [arguments[n].parameter.name for n in argnums if n not in traced]
     if static:
         raise ArgumentError(
             f"--argnums: {', '.join(static)} holds no arrays, so that no gradient can be asked of it"

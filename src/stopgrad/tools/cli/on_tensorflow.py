@@ -27,10 +27,12 @@ class OnTensorflow:
         tensorflow = require("tensorflow", purpose)
         sgtf = require("stopgrad.tensorflow", purpose)
         program, wanted = question.program, question.wanted
-        f, found, _ = chosen(program, question.found, wanted.argnums)
-        arrays, data = with_data(program, found, wanted.seed or 0)
-        values = [map_leaves(lambda x: _tensor(tensorflow, x), one) for one in arrays]
-        random = any(isinstance(leaf, TensorType) for one in found for leaf in flatten(one.value)[0])
+        f, arguments, _ = chosen(program, question.arguments, wanted.argnums)
+        arrays, data = with_data(program, arguments, wanted.seed or 0)
+        values = [map_leaves(lambda x: _tensor(tensorflow, x), tree) for tree in arrays]
+        random = any(
+            isinstance(leaf, TensorType) for argument in arguments for leaf in flatten(argument.value)[0]
+        )
         returned: list[Any] = []
 
         @functools.wraps(f)
@@ -50,10 +52,10 @@ class OnTensorflow:
     def call(self, question: Question, command: str) -> Call:
         """The function itself, with tensors as arguments."""
         program = question.program
-        f, found, _ = chosen(program, question.found, question.wanted.argnums)
-        arrays, data = with_data(program, found, question.wanted.seed or 0)
+        f, arguments, _ = chosen(program, question.arguments, question.wanted.argnums)
+        arrays, data = with_data(program, arguments, question.wanted.seed or 0)
         tensorflow = require("tensorflow", f"{command} of a TensorFlow function")
-        values = [map_leaves(lambda x: _tensor(tensorflow, x), one) for one in arrays]
+        values = [map_leaves(lambda x: _tensor(tensorflow, x), tree) for tree in arrays]
 
         @functools.wraps(program.value)  # Whose the function is, its own code says, and not this one's.
         def loss(*args: Any) -> Any:

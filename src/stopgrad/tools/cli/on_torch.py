@@ -35,22 +35,26 @@ class OnTorch:
         torch = require("torch", purpose, "torch")
         training = require("stopgrad.interop.torch.training_checks", purpose, "torch")
         program, wanted = question.program, question.wanted
-        f, found, argnums = chosen(program, question.found, wanted.argnums)
-        arrays, data = with_data(program, found, wanted.seed or 0)
-        given = {one.parameter.name: value for one, value in zip(found, arrays, strict=True)}
-        about = dict(referenced(program.value)) | given
+        f, arguments, argnums = chosen(program, question.arguments, wanted.argnums)
+        arrays, data = with_data(program, arguments, wanted.seed or 0)
+        values = {argument.parameter.name: value for argument, value in zip(arguments, arrays, strict=True)}
+        about = dict(referenced(program.value)) | values
         if argnums is not None:
-            about = {name: given[name] for name in [found[n].parameter.name for n in argnums]}
-        known = things(about)
-        random = any(isinstance(leaf, TensorType) for one in found for leaf in flatten(one.value)[0])
-        for one in found:
-            given[one.parameter.name] = _with_tensors(torch, one, given[one.parameter.name], not known)
+            about = {name: values[name] for name in [arguments[n].parameter.name for n in argnums]}
+        subjects = things(about)
+        random = any(
+            isinstance(leaf, TensorType) for argument in arguments for leaf in flatten(argument.value)[0]
+        )
+        for argument in arguments:
+            values[argument.parameter.name] = _with_tensors(
+                torch, argument, values[argument.parameter.name], not subjects
+            )
         with training.Training(leaves=True) as watched:
-            made = f(*given.values())
-        known = known or things({name: value for name, value in given.items() if name in about})
-        again = functools.partial(f, *given.values())
-        about = known or things(watched.leaves() | watched.modules())
-        flow = _report(question, watched, made, about, again)
+            result = f(*values.values())
+        subjects = subjects or things({name: value for name, value in values.items() if name in about})
+        again = functools.partial(f, *values.values())
+        about = subjects or things(watched.leaves() | watched.modules())
+        flow = _report(question, watched, result, about, again)
         if not len(flow):
             raise ArgumentError(
                 f"{line_of(program)}{program.name} makes its loss of nothing that is known here and requires "
@@ -62,45 +66,47 @@ class OnTorch:
         """The function itself, with tensors as arguments, and with respect to what it is differentiated."""
         torch = require("torch", f"{command} of a PyTorch function", "torch")
         program, wanted = question.program, question.wanted
-        f, found, argnums = chosen(program, question.found, wanted.argnums)
-        arrays, data = with_data(program, found, wanted.seed or 0)
-        given = {one.parameter.name: value for one, value in zip(found, arrays, strict=True)}
-        about = dict(referenced(program.value)) | given
+        f, arguments, argnums = chosen(program, question.arguments, wanted.argnums)
+        arrays, data = with_data(program, arguments, wanted.seed or 0)
+        values = {argument.parameter.name: value for argument, value in zip(arguments, arrays, strict=True)}
+        about = dict(referenced(program.value)) | values
         if argnums is not None:
-            about = {name: given[name] for name in [found[n].parameter.name for n in argnums]}
-        known = things(about)
-        for one in found:
-            given[one.parameter.name] = _with_tensors(torch, one, given[one.parameter.name], not known)
-        known = known or things({name: value for name, value in given.items() if name in about})
+            about = {name: values[name] for name in [arguments[n].parameter.name for n in argnums]}
+        subjects = things(about)
+        for argument in arguments:
+            values[argument.parameter.name] = _with_tensors(
+                torch, argument, values[argument.parameter.name], not subjects
+            )
+        subjects = subjects or things({name: value for name, value in values.items() if name in about})
 
         @functools.wraps(f)
         def loss(*args: Any) -> Any:
-            made = f(*args)
-            return losses_in(made[0] if _is_pair(made) else made)
+            result = f(*args)
+            return losses_in(result[0] if _is_pair(result) else result)
 
-        return Call((loss, *given.values()), {"model": as_asked(known)}, data)
+        return Call((loss, *values.values()), {"model": as_asked(subjects)}, data)
 
 
-def _is_pair(made: Any) -> bool:
+def _is_pair(result: Any) -> bool:
     """Whether a function returned its loss, and what is asked about."""
-    return isinstance(made, tuple) and len(made) == 2 and _names_what_to_ask(made[1])
+    return isinstance(result, tuple) and len(result) == 2 and _names_what_to_ask(result[1])
 
 
 def _report(
-    question: Question, watched: Training, made: Any, known: Mapping[str, Any], again: Callable[[], Any]
+    question: Question, watched: Training, result: Any, subjects: Mapping[str, Any], again: Callable[[], Any]
 ) -> Any:
     """The report on the returned loss, or else on the only ``backward()``, and the tensors asked about."""
     seen = watched.seen
-    if not kinds_in(made) and seen.backward_calls:
-        return _only_call(question, seen.backward_calls).explain(as_asked(known))
-    if _is_pair(made):
-        made, xs = made
+    if not kinds_in(result) and seen.backward_calls:
+        return _only_call(question, seen.backward_calls).explain(as_asked(subjects))
+    if _is_pair(result):
+        result, xs = result
         xs = watched.named(xs) if is_optimizer(xs) else xs
     else:
-        xs = as_asked(known)
-    require_tensors(question, made, TORCH)
-    tensors = [leaf for leaf in flatten(losses_in(made))[0] if comes_from(leaf, "torch.Tensor")]
-    flow = seen.explain(tensors or made, xs)
+        xs = as_asked(subjects)
+    require_tensors(question, result, TORCH)
+    tensors = [leaf for leaf in flatten(losses_in(result))[0] if comes_from(leaf, "torch.Tensor")]
+    flow = seen.explain(tensors or result, xs)
     trained = trained_with(question)
     if not trained:
         return flow
@@ -127,28 +133,28 @@ def _only_call(question: Question, calls: Sequence[Any]) -> Any:
 
 def things(about: Mapping[str, Any]) -> dict[str, Any]:
     """Modules and tensors that require grad, by name; or optimizers, if there are none."""
-    found = {name: leaf for name, leaf in _leaves(about) if is_module(leaf) or _is_trained(leaf)}
-    if not found:
-        found = {name: leaf for name, leaf in _leaves(about) if is_optimizer(leaf)}
+    named = {name: leaf for name, leaf in _leaves(about) if is_module(leaf) or _is_trained(leaf)}
+    if not named:
+        named = {name: leaf for name, leaf in _leaves(about) if is_optimizer(leaf)}
     inner = {
-        id(part) for leaf in found.values() if is_module(leaf) for part in leaf.modules() if part is not leaf
+        id(part) for leaf in named.values() if is_module(leaf) for part in leaf.modules() if part is not leaf
     }
-    inner |= {id(p) for leaf in found.values() if is_module(leaf) for p in leaf.parameters()}
+    inner |= {id(p) for leaf in named.values() if is_module(leaf) for p in leaf.parameters()}
     seen: set[int] = set()
-    kept = {}
-    for name, leaf in found.items():
+    outermost = {}
+    for name, leaf in named.items():
         if id(leaf) not in inner and id(leaf) not in seen:
-            kept[name] = leaf
+            outermost[name] = leaf
         seen.add(id(leaf))
-    return kept
+    return outermost
 
 
-def as_asked(known: Mapping[str, Any]) -> Any:
+def as_asked(subjects: Mapping[str, Any]) -> Any:
     """A single module itself, so that its parameters keep their names; several things by name."""
-    values = list(known.values())
+    values = list(subjects.values())
     if len(values) == 1 and is_module(values[0]):
         return values[0]
-    return dict(known) if known else None
+    return dict(subjects) if subjects else None
 
 
 def _leaves(about: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -182,14 +188,14 @@ def _with_tensors(torch: ModuleType, argument: Argument, value: object, requires
     types, spec = flatten(argument.value)
     if not any(isinstance(leaf, TensorType) for leaf in types):
         return value
-    made = [
+    tensors = [
         _tensor(torch, leaf, type, requires_grad) if isinstance(type, TensorType) else leaf
         for leaf, type in zip(flatten(value)[0], types, strict=True)
     ]
-    return unflatten(spec, made)
+    return unflatten(spec, tensors)
 
 
 def _tensor(torch: ModuleType, array: np.ndarray[Any, Any], type: TensorType, requires_grad: bool) -> Any:
     wide = array.astype("float32") if type.dtype.is_floating and array.dtype.itemsize < 4 else array
-    made = torch.as_tensor(wide).to(getattr(torch, type.dtype.name))
-    return made.requires_grad_() if requires_grad and type.dtype.is_floating else made
+    tensor = torch.as_tensor(wide).to(getattr(torch, type.dtype.name))
+    return tensor.requires_grad_() if requires_grad and type.dtype.is_floating else tensor

@@ -37,10 +37,10 @@ def list_ops(arguments: argparse.Namespace) -> int:
         functions.setdefault(id(inspect.unwrap(f)), []).append(name)
     wanted = {name.lower() for name in arguments.names}
     names = {type: _functions(definition, functions) for type, definition in REGISTRY.items()}
-    known = {name.lower() for type, several in names.items() for name in (type, *several)}
-    made = _made_of_operations(functions, {name for several in names.values() for name in several})
-    known |= {name.lower() for name in made}
-    unknown = [name for name in arguments.names if name.lower() not in known]
+    all_names = {name.lower() for type, several in names.items() for name in (type, *several)}
+    composed = _made_of_operations(functions, {name for several in names.values() for name in several})
+    all_names |= {name.lower() for name in composed}
+    unknown = [name for name in arguments.names if name.lower() not in all_names]
     if unknown:
         arguments.parser.error(
             f"there is no operation {', '.join(map(repr, unknown))}; 'stopgrad ops' lists all"
@@ -50,7 +50,7 @@ def list_ops(arguments: argparse.Namespace) -> int:
         if not wanted or wanted & {name.lower() for name in (type, *names[type])}:
             parts = (_summary, _signature, _gradients, _batching, _engines)
             rows.append((type, next(iter(names[type]), ""), *[part(definition) for part in parts]))
-    others = [(name, _summary(f)) for name, f in made.items() if not wanted or name.lower() in wanted]
+    others = [(name, _summary(f)) for name, f in composed.items() if not wanted or name.lower() in wanted]
     # A file or pipe has no width, so nothing is wrapped.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     headings = (
@@ -75,13 +75,13 @@ def _made_of_operations(
     functions: Mapping[int, Sequence[str]], named: AbstractSet[str]
 ) -> dict[str, Callable[..., Any]]:
     """The public functions, by name, that are not one operation's."""
-    found = {}
+    composed = {}
     for names in functions.values():
         for name in names:
             f = getattr(sg, name)
             if inspect.isfunction(inspect.unwrap(f)) and name[0] != "_" and name not in named:
-                found[name] = f
-    return dict(sorted(found.items()))
+                composed[name] = f
+    return dict(sorted(composed.items()))
 
 
 def _summary(one: Any) -> str:
@@ -155,9 +155,9 @@ def _batching(definition: type[Op]) -> str:
 
 def _engines(definition: type[Op]) -> str:
     """The engines that compute the operation; for the others, why not."""
-    found = {name: kind.form_of(definition) for name, kind in ENGINES.items()}
-    lacking = [f"not {name}: {why.reason}" for name, why in found.items() if isinstance(why, Unsupported)]
+    forms = {name: kind.form_of(definition) for name, kind in ENGINES.items()}
+    lacking = [f"not {name}: {why.reason}" for name, why in forms.items() if isinstance(why, Unsupported)]
     reasons = {text.partition(": ")[2] for text in lacking}
-    if len(lacking) == len(found) and len(reasons) == 1:
+    if len(lacking) == len(forms) and len(reasons) == 1:
         return f"none: {reasons.pop()}"
-    return ", ".join([name for name, how in found.items() if not isinstance(how, Unsupported)] + lacking)
+    return ", ".join([name for name, how in forms.items() if not isinstance(how, Unsupported)] + lacking)

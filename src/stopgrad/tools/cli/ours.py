@@ -35,7 +35,7 @@ class Ours:
 
     def call(self, question: Question, command: str) -> Call:
         """The function with its arguments, or ys and xs."""
-        return call_of(question.program, question.wanted, question.found)
+        return call_of(question.program, question.wanted, question.arguments)
 
 
 def asked(question: Question, call: Call, ask: Callable[[], T]) -> T:

@@ -53,16 +53,16 @@ def loaded(target: str) -> Iterator[Program]:
         MissingFileError: there is no such file or module.
         ArgumentError: it holds no such function, or none was named.
     """
-    found = models.named(target)
-    if found is not None:
-        yield Program(target, found[1], models.loaded(*found), {})
+    named = models.named(target)
+    if named is not None:
+        yield Program(target, named[1], models.loaded(*named), {})
         return
     place, name = split(target)
     with contextlib.ExitStack() as after:
         after.callback(_restore, list(sys.path), list(sys.argv))
         try:
             module = _from_file(Path(place), after) if is_file(place) else _from_module(place)
-            yield _found(module, place, name)
+            yield _program_in(module, place, name)
         except SystemExit as error:
             raise ArgumentError(
                 f"{place} ends the program (exit status {error.code}); put what it does when it is run "
@@ -135,9 +135,9 @@ def _from_file(path: Path, after: contextlib.ExitStack) -> ModuleType:
 def _near(path: Path) -> str:
     """An existing Python file that may be meant in place of a missing one."""
     with contextlib.suppress(OSError):
-        beside = [one.name for one in path.parent.iterdir() if one.suffix == ".py"]
-        if found := difflib.get_close_matches(path.name, [*beside], 1):
-            return shown_file(str(path.parent / found[0]))
+        beside = [file.name for file in path.parent.iterdir() if file.suffix == ".py"]
+        if close := difflib.get_close_matches(path.name, [*beside], 1):
+            return shown_file(str(path.parent / close[0]))
     return ""
 
 
@@ -170,21 +170,21 @@ def candidates(names: dict[str, Any], module: str) -> list[str]:
     ]
 
 
-def _found(module: ModuleType, place: str, name: str) -> Program:
+def _program_in(module: ModuleType, place: str, name: str) -> Program:
     names = vars(module)
     shown = shown_file(place) if is_file(place) else place
-    known = candidates(names, module.__name__)
-    has = f"{shown} has {', '.join(known)}" if known else f"{shown} defines no function"
+    functions = candidates(names, module.__name__)
+    has = f"{shown} has {', '.join(functions)}" if functions else f"{shown} defines no function"
     if not name:
-        cure = f": {shown}:{known[0]}" if known else f"; {FORM}"
-        raise ArgumentError(f"which function? {has}; name one{cure}" if known else has + cure)
+        cure = f": {shown}:{functions[0]}" if functions else f"; {FORM}"
+        raise ArgumentError(f"which function? {has}; name one{cure}" if functions else has + cure)
     value: Any = module
     for i, part in enumerate(name.split(".")):
         owner = value
         try:
             value = names[part] if i == 0 else getattr(value, part)
         except (KeyError, AttributeError):
-            near = difflib.get_close_matches(part, known if i == 0 else dir(value), 1)
+            near = difflib.get_close_matches(part, functions if i == 0 else dir(value), 1)
             meant = f"; did you mean {'.'.join([*name.split('.')[:i], *near])}?" if near else ""
             raise ArgumentError(f"{shown} has no {name!r}{meant}{'' if meant else f'; {has}'}") from None
     if isinstance(value, Operation):

@@ -101,7 +101,7 @@ def run_script(arguments: argparse.Namespace) -> int:
     status = ending.status(raised)
     if os.getpid() == process:
         reporting.report(diagnosis)
-        if status == 0 and (arguments.check or conditions) and reporting.told.is_met(conditions):
+        if status == 0 and (arguments.check or conditions) and reporting.diagnosis.is_met(conditions):
             return FAILED
     return status
 
@@ -120,18 +120,18 @@ def _script(arguments: argparse.Namespace) -> Script:
 
 def _kinds(text: str | None, option: str) -> list[str]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
-    known = [*KINDS, ERROR, WARNING, NOTE]
+    kinds = [*KINDS, ERROR, WARNING, NOTE]
     for word in words:
-        if word not in known:
-            raise ArgumentError(f"{option}: there is no kind {word!r}; there are {', '.join(known)}")
+        if word not in kinds:
+            raise ArgumentError(f"{option}: there is no kind {word!r}; there are {', '.join(kinds)}")
     return words
 
 
 def _read(path: Path) -> dict[str, str]:
     """The findings in a file of an earlier run: their messages by identity."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {one["id"]: f"{one['kind']}: {one['message']}" for one in found["findings"]}
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return {finding["id"]: f"{finding['kind']}: {finding['message']}" for finding in data["findings"]}
     except (KeyError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"--baseline: {path} holds no findings ({type(error).__name__}: {error})"
@@ -145,7 +145,7 @@ class _Reporting:
         self, arguments: argparse.Namespace, shown: list[str], old: dict[str, str] | None, out: TextIO
     ) -> None:
         self._arguments, self._shown, self._old, self._out = arguments, shown, old, out
-        self.told = Diagnosis(())
+        self.diagnosis = Diagnosis(())
         self._is_done = False
 
     def report(self, diagnosis: Diagnosis) -> None:
@@ -157,7 +157,7 @@ class _Reporting:
         gone: list[str] = []
         if self._old is not None:
             diagnosis, gone = diagnosis.since(self._old)
-        self.told = diagnosis
+        self.diagnosis = diagnosis
         arguments = self._arguments
         if arguments.json is not None and is_first():
             write_text(arguments.json, diagnosis.to_json(indent=2) + "\n")
@@ -173,9 +173,9 @@ class _Reporting:
         width = max(40, shutil.get_terminal_size((WIDTH, 24)).columns)
         color = not self._arguments.no_color and self._out.isatty() and "NO_COLOR" not in os.environ
         text = diagnosis.to_text(width, color)
-        told = [
+        lines = [
             f"stopgrad: {diagnosis.summary}",
             *([text] if text else []),
-            *[f"gone: {one}" for one in gone],
+            *[f"gone: {message}" for message in gone],
         ]
-        print("\n".join(told), file=self._out, flush=True)
+        print("\n".join(lines), file=self._out, flush=True)

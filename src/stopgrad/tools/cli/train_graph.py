@@ -71,6 +71,7 @@ def add_train_graph(commands: Commands) -> None:
     )
     _add_precision(parser)
     _add_gradients(parser)
+    _add_memory(parser)
     parser.add_argument(
         "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
     )
@@ -101,6 +102,33 @@ def _add_gradients(parser: argparse.ArgumentParser) -> None:
         default="straight-through",
         help="of gradients at the rounding of quantised numbers: they go through, or end (straight-through)",
     )
+
+
+def _add_memory(parser: argparse.ArgumentParser) -> None:
+    """The options about a budget of memory."""
+    parser.add_argument(
+        "--memory",
+        metavar="BYTES",
+        help="how much a step may take, such as 2GiB: what there is no room for is computed again",
+    )
+    parser.add_argument(
+        "--sizes",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="the sizes that the model leaves open, such as batch=8, for which --memory is reckoned",
+    )
+
+
+def _sizes(arguments: argparse.Namespace) -> dict[str, int]:
+    """What --sizes says."""
+    found = {}
+    for given in _listed(arguments.sizes):
+        name, _, size = given.rpartition("=")
+        if not name or not size.isdecimal():
+            arguments.parser.error(f"--sizes takes a name and a whole number, such as batch=8, not {given!r}")
+        found[name] = int(size)
+    return found
 
 
 def _add_precision(parser: argparse.ArgumentParser) -> None:
@@ -153,34 +181,36 @@ def run(arguments: argparse.Namespace) -> int:
             Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")
         ),
     ):
-        made = sgo.training(
+        training = sgo.training(
             arguments.model,
             folder=None if arguments.dry_run else arguments.out,
             **{name: getattr(arguments, name) for name in _OPTIONS},
             **{**patterns, "lora": lora},
+            memory=arguments.memory,
+            sizes=_sizes(arguments),
             quantized=None if arguments.quantized == "none" else arguments.quantized,
         )
     if arguments.explain:
         width = shutil.get_terminal_size((WIDTH, 24)).columns
-        print(made.flow.to_text(width=max(40, width)))
+        print(training.flow.to_text(width=max(40, width)))
         print()
     if not arguments.dry_run:
-        for line in summary(arguments.out, made.manifest):
+        for line in summary(arguments.out, training.manifest):
             print(wrapped(line, WIDTH))
         print()
-    for line in tensors(made.manifest, None if arguments.dry_run else SHOWN):
+    for line in tensors(training.manifest, None if arguments.dry_run else SHOWN):
         print(line)
-    for note in made.notes:
+    for note in training.notes:
         print(wrapped(f"stopgrad: note: {note}", WIDTH), file=sys.stderr)
     return OK
 
 
-def _listed(given: list[str]) -> list[str]:
+def _listed(texts: list[str]) -> list[str]:
     """The patterns of an option that may be given several times, each with several separated by commas."""
-    patterns = [part.strip() for text in given for part in text.split(",")]
+    patterns = [part.strip() for text in texts for part in text.split(",")]
     if not all(patterns):
         raise ArgumentError(
-            f"{','.join(given)!r} names nothing; write a pattern of names, such as 'encoder.*'"
+            f"{','.join(texts)!r} names nothing; write a pattern of names, such as 'encoder.*'"
         )
     return patterns
 
@@ -189,7 +219,7 @@ def summary(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     """A summary of the folder, in a few lines."""
     state = manifest["state"]
     trained = [name for name, one in state.items() if one["kind"] == "parameter"]
-    kept = [name for name, one in state.items() if one["role"] == "state"]
+    stateful = [name for name, one in state.items() if one["role"] == "state"]
     step = manifest["graphs"]["train_step"]
     fed = [x["name"] for x in step["inputs"] if x["role"] not in ("parameter", "state")]
     uses = Counter(one["use"] for one in manifest["tensors"].values())
@@ -199,7 +229,7 @@ def summary(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
         f"{folder}: {', '.join(f'{name} {_bytes(size)}' for name, size in sizes.items())}",
         f"a step is fed {', '.join(fed)}; opset {manifest['opset']}",
         f"trained: {_count(trained, state)}" + (f"; {others}" if others else ""),
-        f"state of {manifest['optimizer']['name']}: {_count(kept, state)}",
+        f"state of {manifest['optimizer']['name']}: {_count(stateful, state)}",
     ]
 
 

@@ -46,7 +46,7 @@ WORLDS: dict[str, World] = {world.name: world for world in (Ours(), OnJax(), OnT
 def explained(program: Program, wanted: Wanted) -> Answer:
     """The report on where gradients of a program flow."""
     question = question_of(program, wanted)
-    return _answered(question, lambda world: world.explain(question))
+    return _first_answer(question, lambda world: world.explain(question))
 
 
 def computed(program: Program, wanted: Wanted, command: str, compute: Callable[[Call], Any]) -> Answer:
@@ -57,7 +57,7 @@ def computed(program: Program, wanted: Wanted, command: str, compute: Callable[[
         call = world.call(question, command)
         return Answer(asked(question, call, lambda: compute(call)), call.data)
 
-    return _answered(question, answer)
+    return _first_answer(question, answer)
 
 
 def question_of(program: Program, wanted: Wanted) -> Question:
@@ -99,31 +99,31 @@ def worlds_of(question: Question) -> list[World]:
     """The possible worlds of a function, the likeliest first; only one if it is certain."""
     program = question.program
     defaults = [p.default for p in parameters_of(program.value)]
-    values = [one.value for one in question.found] + defaults
+    values = [argument.value for argument in question.arguments] + defaults
     refuse_mixtures(line_of(program), f"the arguments of {program.name}", values)
     target = kind(program.value) or kind(getattr(program.value, "__self__", None))
     if target:
         return [WORLDS[target]]
     held = [leaf for leaf in flatten(values)[0] if not isinstance(leaf, TensorType)]  # A type is of no world.
-    given = kinds_in(held) | _annotated(program)
+    used = kinds_in(held) | _annotated(program)
     for world in (TORCH, TENSORFLOW):
-        if world in given:
+        if world in used:
             return [WORLDS[world]]
-    evidence = given | set(named_worlds(program.value)) or worlds_among(program.names.values()) or {OURS}
+    evidence = used | set(named_worlds(program.value)) or worlds_among(program.names.values()) or {OURS}
     return [WORLDS[name] for name in WORLDS if name in evidence]
 
 
 def _annotated(program: Program) -> set[str]:
     """The worlds in a function's annotations, such as ``x: torch.Tensor``, also in jaxtyping's."""
-    found = set()
+    annotated = set()
     for parameter in parameters_of(program.value):
         annotation = parameter.annotation
         if isinstance(annotation, str):
             annotation = evaluated(annotation, namespace(program))
         annotation = getattr(annotation, "array_type", annotation)
         if inspect.isclass(annotation) and annotation is not parameter.empty:
-            found.add(kind(annotation))
-    return found - {""}
+            annotated.add(kind(annotation))
+    return annotated - {""}
 
 
 _STAND_INS = {
@@ -135,7 +135,7 @@ _STAND_INS = {
 """Patterns of errors that a function raises if called with another world's stand-ins for arrays."""
 
 
-def _answered(question: Question, answer: Callable[[World], T]) -> T:
+def _first_answer(question: Question, answer: Callable[[World], T]) -> T:
     """The answer of the first world that can be asked; or the error of the likeliest."""
     errors: list[tuple[World, Exception]] = []
     worlds = worlds_of(question)

@@ -151,9 +151,9 @@ def train(
     seed: int,
     epochs: int = EPOCHS,
     progress: Callable[[float], None] = lambda done: None,
-    known: Any = (),
+    labelled: Any = (),
 ) -> Network:
-    """Training steps on minibatches, at a falling rate. The rows *known* lead every batch."""
+    """Training steps on minibatches, at a falling rate. The rows *labelled* lead every batch."""
     rng = np.random.default_rng(seed)
     net = initial(rng)
     moments = initial_moments(net)
@@ -161,7 +161,7 @@ def train(
     for epoch in range(epochs):
         order = rng.permutation(len(x))
         for i in range(batches):
-            rows = np.concatenate([np.asarray(known, int), order[i * BATCH : (i + 1) * BATCH]])
+            rows = np.concatenate([np.asarray(labelled, int), order[i * BATCH : (i + 1) * BATCH]])
             key = rng.integers(0, 2**32, 2, dtype=np.uint32)
             rate = cosine(RATE, (epoch + i / batches) / epochs)
             net, moments = step(net, moments, x[rows], labels[rows], key, rate)
@@ -299,16 +299,16 @@ def semi_supervised(
         return plain(net, x, y, key) + virtual_adversarial_loss(net, x[count:], key)
 
     steps = {"plain": training_step(plain, engine), "VAT": training_step(virtual, engine)}
-    found: dict[str, list[float]] = {name: [] for name in steps}
+    by_method: dict[str, list[float]] = {name: [] for name in steps}
     for draw in range(DRAWS):
         rng = np.random.default_rng([seed, draw])
         classes = [rng.permutation(np.flatnonzero(labels[:, c])) for c in range(10)]
-        known = np.concatenate([of_class[:LABELLED] for of_class in classes])
+        labelled = np.concatenate([of_class[:LABELLED] for of_class in classes])
         for name, step in steps.items():
-            net = train(step, x, labels, seed + draw, SEMI_EPOCHS, known=known)
-            found[name].append(judge.accuracy(net, judge.x))
+            net = train(step, x, labels, seed + draw, SEMI_EPOCHS, labelled=labelled)
+            by_method[name].append(judge.accuracy(net, judge.x))
         progress((draw + 1) / DRAWS)
-    return {name: float(np.mean(accuracies)) for name, accuracies in found.items()}
+    return {name: float(np.mean(accuracies)) for name, accuracies in by_method.items()}
 
 
 def graph(kind: str, stopped: bool, pixels: int = 4) -> LossGraph:

@@ -175,19 +175,19 @@ def train_peer(x: Numbers, seed: int, epochs: int) -> list[Machine]:
         HIDDEN, learning_rate=RATE, batch_size=BATCH, random_state=np.random.RandomState(seed)
     )
     rng = np.random.default_rng(seed)
-    found = []
+    machines = []
     for _ in range(epochs):
         order = rng.permutation(len(x))
         for i in range(0, len(x), BATCH):
             peer.partial_fit(x[order[i : i + BATCH]])
-        found.append(
+        machines.append(
             {
                 "W": peer.components_.T.copy(),
                 "a": peer.intercept_visible_.copy(),
                 "b": peer.intercept_hidden_.copy(),
             }
         )
-    return [{name: value.astype(np.float32) for name, value in m.items()} for m in found]
+    return [{name: value.astype(np.float32) for name, value in m.items()} for m in machines]
 
 
 # ----------------------------------------------------------------------------------------- experiment
@@ -268,9 +268,9 @@ def update_error(v: Numbers, rbm: Machine, seed: int = 0, engine: str = "auto", 
         sample = gibbs(v, rbm, key, k)
         return sg.grad(lambda rbm: contrastive_divergence_loss(v, gibbs(v, rbm, key, k), rbm))(rbm), sample
 
-    found, sample = gradient(rbm, v, key)
+    update, sample = gradient(rbm, v, key)
     expected = classical_update(v, sample, rbm)
-    return max(float(np.abs(found[name] - expected[name]).max()) for name in expected)
+    return max(float(np.abs(update[name] - expected[name]).max()) for name in expected)
 
 
 def mean_field_graph(stopped: bool) -> LossGraph:

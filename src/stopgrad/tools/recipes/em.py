@@ -226,12 +226,12 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     }
     fits: dict[str, Fit] = {}
     for i, (name, (x, k, classes, full)) in enumerate(tasks.items()):
-        told = part(progress, i / len(tasks), (i + 1) / len(tasks), name)
-        fits[name] = fit_beside_sklearn(x, k, classes, full, seed, engine, told)
+        part_progress = part(progress, i / len(tasks), (i + 1) / len(tasks), name)
+        fits[name] = fit_beside_sklearn(x, k, classes, full, seed, engine, part_progress)
     iris = fits["Iris, full"].x
     with_stop, without = fisher(iris, start(iris, 3, True, seed), engine)
     checks = [
-        *(check for name, found in fits.items() for check in found.checks(name)),
+        *(check for name, fit in fits.items() for check in fit.checks(name)),
         Check(
             "gradient of Q with the stop minus that of the log-likelihood (relative)", with_stop, "≤", 1e-10
         ),
@@ -283,7 +283,7 @@ class Fit:
 
     def row(self, name: str) -> list[str]:
         """The fit as a row of the table."""
-        found = np.asarray(responsibilities(self.x, self.mixture)).argmax(axis=1)
+        clusters = np.asarray(responsibilities(self.x, self.mixture)).argmax(axis=1)
         return [
             name,
             f"{len(self.x)} × {self.x.shape[1]}",
@@ -292,7 +292,7 @@ class Fit:
             f"{self.left:.0e}",
             f"{self.trace[-1]:.6f}",
             f"{self.reference:.6f}",
-            f"{agreement(found, self.classes):.1%}",
+            f"{agreement(clusters, self.classes):.1%}",
         ]
 
 
@@ -324,7 +324,7 @@ def _table(fits: dict[str, Fit]) -> Table:
         "in the right class",
     ]
     title = f"{STEPS} EM steps from the clusters of k-means, M-steps by Newton's method"
-    return Table(title, header, [found.row(name) for name, found in fits.items()])
+    return Table(title, header, [fit.row(name) for name, fit in fits.items()])
 
 
 def _data(seed: int) -> dict[str, tuple[Numbers, int, Numbers]]:
@@ -368,20 +368,20 @@ def sklearn_score(x: Numbers, mixture: Mixture, full: bool, steps: int) -> float
         return float(peer.fit(x).score(x))
 
 
-def agreement(found: Numbers, classes: Numbers) -> float:
+def agreement(clusters: Numbers, classes: Numbers) -> float:
     """The share of points in the right class, under the best naming of components."""
-    counts = np.zeros((found.max() + 1, classes.max() + 1))
-    np.add.at(counts, (found, classes), 1)
+    counts = np.zeros((clusters.max() + 1, classes.max() + 1))
+    np.add.at(counts, (clusters, classes), 1)
     rows, columns = require("scipy.optimize", "the em recipe", "tour").linear_sum_assignment(-counts)
-    return float(counts[rows, columns].sum() / len(found))
+    return float(counts[rows, columns].sum() / len(clusters))
 
 
 def fisher(x: Numbers, mixture: Mixture, engine: str = "auto") -> tuple[float, float]:
     """Fisher's identity: how far Q's gradient, with and without the stop, is from the log-likelihood's."""
 
     def gradient(f: Callable[[Array, Mixture], Array]) -> Numbers:
-        found = sg.function(sg.grad(f, argnums=1), engine=engine)(x, mixture)
-        return np.concatenate([np.ravel(found[name]) for name in sorted(found)])
+        gradients = sg.function(sg.grad(f, argnums=1), engine=engine)(x, mixture)
+        return np.concatenate([np.ravel(gradients[name]) for name in sorted(gradients)])
 
     truth = gradient(log_likelihood)
 
@@ -402,9 +402,9 @@ def _graph(objective: Callable[[Array, Mixture], Array], title: str, note: str) 
 def _iris_picture(fits: dict[str, Fit]) -> Picture:
     figure, axes = plots.figure(1, 2, size=(7.6, 3.2), sharey=True)
     for ax, kind in zip(axes[0], ("diagonal", "full"), strict=True):
-        found = fits[f"Iris, {kind}"]
-        _, means, covariances = weights_and_moments(found.mixture)
-        plots.scatter(ax, found.x[:, 2:], found.classes)
+        fit = fits[f"Iris, {kind}"]
+        _, means, covariances = weights_and_moments(fit.mixture)
+        plots.scatter(ax, fit.x[:, 2:], fit.classes)
         for mean, covariance in zip(means, covariances, strict=True):
             plots.ellipse(ax, mean[2:], covariance[2:, 2:])
         ax.set(xlabel="petal length, cm")

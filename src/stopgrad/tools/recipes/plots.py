@@ -56,12 +56,12 @@ def figure(
     """A figure with a grid of axes, outside of pyplot's global state."""
     matplotlib = require("matplotlib", "drawing", "tour")
     with matplotlib.rc_context(_STYLE):
-        made = require("matplotlib.figure", "drawing", "tour").Figure(figsize=size)
-        axes = made.subplots(rows, columns, squeeze=False, **options)
-    made.patch.set_alpha(0.0)
+        fig = require("matplotlib.figure", "drawing", "tour").Figure(figsize=size)
+        axes = fig.subplots(rows, columns, squeeze=False, **options)
+    fig.patch.set_alpha(0.0)
     for ax in axes.flat:
         ax.patch.set_alpha(0.0)
-    return made, axes
+    return fig, axes
 
 
 def curves(
@@ -75,7 +75,7 @@ def curves(
     paired: bool = False,
 ) -> Picture:
     """Lines over a common axis, each with its name; *paired* lines share a colour by twos."""
-    made, axes = figure()
+    fig, axes = figure()
     ax = axes[0, 0]
     for i, (name, values) in enumerate(lines.items()):
         style = "-" if i % 2 == 0 else "--"
@@ -93,7 +93,7 @@ def curves(
     if ylim:
         ax.set_ylim(*ylim)
     _legend(ax)
-    return Picture(caption, made)
+    return Picture(caption, fig)
 
 
 def _legend(ax: Axes) -> None:
@@ -104,7 +104,7 @@ def _legend(ax: Axes) -> None:
 
 def residue(values: np.ndarray[Any, Any], caption: str) -> Picture:
     """A histogram of sizes on a logarithmic axis; zeros are counted in the legend."""
-    made, axes = figure()
+    fig, axes = figure()
     ax = axes[0, 0]
     largest = values.max(axis=-1)
     seen = largest[largest > 0]
@@ -118,7 +118,7 @@ def residue(values: np.ndarray[Any, Any], caption: str) -> Picture:
     ax.plot([], [], " ", label=f"zero by luck: {len(largest) - len(seen)} rows")
     ax.set(xscale="log", xlabel="largest residue of a row, |gradient without - with the stop|", ylabel="rows")
     _legend(ax)
-    return Picture(caption, made)
+    return Picture(caption, fig)
 
 
 def images(
@@ -133,7 +133,7 @@ def images(
     Rows in *symmetric* are drawn in red and blue around zero.
     """
     count = max(len(values) for values in rows.values())
-    made, axes = figure(len(rows), count, size=(0.62 * count + 1.2, 0.78 * len(rows)))
+    fig, axes = figure(len(rows), count, size=(0.62 * count + 1.2, 0.78 * len(rows)))
     for i, (name, values) in enumerate(rows.items()):
         for j in range(count):
             ax = axes[i, j]
@@ -154,7 +154,7 @@ def images(
             if titles and name in titles:
                 ax.set_title(titles[name][j], fontsize=7.5, pad=1.5, color=INK)
         axes[i, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8.5, color=INK)
-    return Picture(caption, made, wide=True)
+    return Picture(caption, fig, wide=True)
 
 
 def scatter(ax: Axes, points: np.ndarray[Any, Any], classes: np.ndarray[Any, Any], size: float = 9.0) -> None:

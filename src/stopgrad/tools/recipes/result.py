@@ -85,11 +85,15 @@ class LossGraph:
     @property
     def generated(self) -> list[sg.Operation]:
         """The operations that the generator made for the gradients, in order."""
-        found = [g for g in self.gradients if g is not None]
+        gradients = [g for g in self.gradients if g is not None]
         forward = set(self.forward)
         return (
-            [op for op in self.loss.graph.subgraph_to(found) if op.origin is not None and op not in forward]
-            if found
+            [
+                op
+                for op in self.loss.graph.subgraph_to(gradients)
+                if op.origin is not None and op not in forward
+            ]
+            if gradients
             else []
         )
 
@@ -144,8 +148,8 @@ def differentiate(
     """
     with sg.Graph().as_default():
         named = {name: _stand_in(name, value) for name, value in parameters.items()}
-        made = loss(named, **{name: _stand_in(name, x) for name, x in inputs.items()})
-        value, construction = made if isinstance(made, tuple) else (made, ())
+        result = loss(named, **{name: _stand_in(name, x) for name, x in inputs.items()})
+        value, construction = result if isinstance(result, tuple) else (result, ())
         targets = list(named.values())
         return LossGraph(
             title, note, value, tuple(targets), tuple(sg.gradients(value, targets)), tuple(construction)

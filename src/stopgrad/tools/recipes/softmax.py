@@ -175,8 +175,8 @@ def _case_table(x: Numbers, values: dict[str, Numbers], gradients: dict[str, Num
     truth = exact(x, np.broadcast_to(WEIGHTS, x.shape))[1]
 
     def error(name: str, i: int) -> str:
-        found = np.abs(gradients[name][i] - truth[i]).max()
-        return f"{found:.1e}" if np.isfinite(found) else "NaN"
+        worst = np.abs(gradients[name][i] - truth[i]).max()
+        return f"{worst:.1e}" if np.isfinite(worst) else "NaN"
 
     rows = []
     for i, (case, logits) in enumerate(CASES.items()):

@@ -13,11 +13,11 @@ Tree = dict[str, Any]
 
 def weights(rng: np.random.Generator, layers: dict[str, tuple[int, int]]) -> Tree:
     """``W`` and ``b`` of each layer: He et al. 2015's scale (arXiv 1502.01852), and zeros."""
-    made: Tree = {}
+    tree: Tree = {}
     for name, (rows, columns) in layers.items():
-        made[f"W{name}"] = (rng.normal(size=(rows, columns)) * np.sqrt(2.0 / rows)).astype(np.float32)
-        made[f"b{name}"] = np.zeros(columns, np.float32)
-    return made
+        tree[f"W{name}"] = (rng.normal(size=(rows, columns)) * np.sqrt(2.0 / rows)).astype(np.float32)
+        tree[f"b{name}"] = np.zeros(columns, np.float32)
+    return tree
 
 
 def initial_moments(tree: Tree) -> Tree:
@@ -55,6 +55,6 @@ def adam(
     mean = {k: decay[0] * moments["mean"][k] + (1.0 - decay[0]) * g for k, g in gradient.items()}
     square = {k: decay[1] * moments["square"][k] + (1.0 - decay[1]) * g * g for k, g in gradient.items()}
     scale = rate * sg.sqrt(1.0 - decay[1] ** n) / (1.0 - decay[0] ** n)
-    kept = {k: w * (1.0 - rate * weight_decay) if w.ndim == 2 else w for k, w in tree.items()}
-    new = {k: w - scale * mean[k] / (sg.sqrt(square[k]) + 1e-8) for k, w in kept.items()}
+    decayed = {k: w * (1.0 - rate * weight_decay) if w.ndim == 2 else w for k, w in tree.items()}
+    new = {k: w - scale * mean[k] / (sg.sqrt(square[k]) + 1e-8) for k, w in decayed.items()}
     return new, {"mean": mean, "square": square, "step": n}

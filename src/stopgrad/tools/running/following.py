@@ -60,10 +60,10 @@ class Following:
         self,
         every: int,
         until: int | None,
-        told: Callable[[], None],
+        notify: Callable[[], None],
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        self._options: dict[str, Any] = {"every": every, "until": until, "told": told, "progress": progress}
+        self._options: dict[str, Any] = {"every": every, "until": until, "told": notify, "progress": progress}
         self.sessions: list[Session] = []
         self.failed: list[str] = []
         self._warned = Warned()
@@ -88,12 +88,12 @@ class Following:
         """Follow no more; what is known."""
         self._awaited.end()
         self._warned.end()
-        found: list[Problem] = []
+        problems: list[Problem] = []
         unknown = list(self.failed)
         for session in self.sessions:
             try:
                 session.close()
-                found += session.problems(error)
+                problems += session.problems(error)
                 unknown += session.unknown
             except Exception as failure:
                 unknown.append(f"the training could not be judged ({type(failure).__name__}: {failure})")
@@ -101,9 +101,9 @@ class Following:
         recorded = max([session.recorded for session in self.sessions], default=0)
         if not self.sessions and not unknown and not (sys.modules.keys() & SESSIONS.keys()):
             unknown.append(f"the script imports none of {', '.join(SESSIONS)}")
-        diagnosis = Diagnosis(found, steps, recorded, unknown)
+        diagnosis = Diagnosis(problems, steps, recorded, unknown)
         for session in self.sessions:
             diagnosis.norms |= session.norms
         cause = None if error is None else problem_of(error)
-        diagnosis.noted = [one for one in diagnosis.problems if one is cause]
+        diagnosis.noted = [problem for problem in diagnosis.problems if problem is cause]
         return diagnosis

@@ -65,9 +65,10 @@ def page_of(diagnosis: Diagnosis) -> str:
 def _timeline(diagnosis: Diagnosis) -> str:
     """The findings by the step in which each was seen first."""
     rows = [
-        f"<tr><td class=step>{f'step {one.step}' if one.step else ''}</td><td>{KINDS[one.kind].severity}</td>"
-        f"<td>{html.escape(one.kind)}</td><td>{html.escape(one.message)}</td></tr>"
-        for one in sorted(diagnosis.problems, key=lambda one: one.step)
+        f"<tr><td class=step>{f'step {problem.step}' if problem.step else ''}</td>"
+        f"<td>{KINDS[problem.kind].severity}</td>"
+        f"<td>{html.escape(problem.kind)}</td><td>{html.escape(problem.message)}</td></tr>"
+        for problem in sorted(diagnosis.problems, key=lambda problem: problem.step)
     ]
     return f"<table>{''.join(rows)}</table>" if rows else ""
 

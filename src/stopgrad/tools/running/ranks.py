@@ -32,10 +32,10 @@ def of_other_ranks(diagnosis: Diagnosis) -> Diagnosis:
     try:
         if hasattr(os, "getuid") and shared.stat().st_uid != os.getuid():
             return diagnosis  # Somebody else's file of that name.
-        known = json.loads(shared.read_text(encoding="utf-8"))
+        identities = json.loads(shared.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return diagnosis
-    return diagnosis.without(known)
+    return diagnosis.without(identities)
 
 
 def is_first() -> bool:

@@ -57,12 +57,12 @@ def script_of(path: str, arguments: Sequence[str]) -> Script:
     whole = os.path.join(os.getcwd(), path)
     importer = pkgutil.get_importer(whole)
     if importer is not None:
-        found = importer.find_spec("__main__", None)
-        loader: Any = None if found is None else found.loader
-        if found is None or loader is None:
+        spec = importer.find_spec("__main__", None)
+        loader: Any = None if spec is None else spec.loader
+        if spec is None or loader is None:
             raise NoScriptError(f"can't find '__main__' module in {whole!r}", 1)
         return Script(
-            _main(found.origin, found, loader),
+            _main(spec.origin, spec, loader),
             [path, *arguments],
             whole,
             lambda: loader.get_code("__main__"),
@@ -137,35 +137,35 @@ def run(script: Script) -> BaseException | None:
 
 def _without_us(error: BaseException) -> BaseException:
     """An error, and those that caused it, with the tracebacks that they have without us."""
-    at: BaseException | None = error
+    raised: BaseException | None = error
     seen: set[int] = set()
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
-        at.__traceback__ = _inside(at.__traceback__)
-        at = at.__cause__ or at.__context__
+    while raised is not None and id(raised) not in seen:
+        seen.add(id(raised))
+        raised.__traceback__ = _traceback_without_us(raised.__traceback__)
+        raised = raised.__cause__ or raised.__context__
     return error
 
 
-def _inside(at: TracebackType | None) -> TracebackType | None:
+def _traceback_without_us(entry: TracebackType | None) -> TracebackType | None:
     """A traceback as it is without us.
 
     Our own frames are left out, and those by which PyTorch hands a call to us and then makes it again.
     """
     frames = []
-    while at is not None:
-        frames.append(at)
-        at = at.tb_next
-    kept: list[TracebackType] = []
-    for one in frames:
-        code = one.tb_frame.f_code
-        if code.co_name == _HANDS_OVER and kept:
-            kept.pop()
+    while entry is not None:
+        frames.append(entry)
+        entry = entry.tb_next
+    user_frames: list[TracebackType] = []
+    for frame in frames:
+        code = frame.tb_frame.f_code
+        if code.co_name == _HANDS_OVER and user_frames:
+            user_frames.pop()
         elif not code.co_filename.startswith(_OURS) and code.co_name != _HANDS_OVER:
-            kept.append(one)
-    found = None
-    for one in reversed(kept):
-        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return found
+            user_frames.append(frame)
+    shortened = None
+    for frame in reversed(user_frames):
+        shortened = TracebackType(shortened, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return shortened
 
 
 _HANDS_OVER = "handle_torch_function"
@@ -198,7 +198,7 @@ class Ending:
             raise
         except BaseException as failure:
             print("Error in sys.excepthook:", file=sys.stderr)
-            traceback.print_exception(failure.with_traceback(_inside(failure.__traceback__)))
+            traceback.print_exception(failure.with_traceback(_traceback_without_us(failure.__traceback__)))
             print("\nOriginal exception was:", file=sys.stderr)
             traceback.print_exception(error)
 

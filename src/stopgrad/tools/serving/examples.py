@@ -39,8 +39,8 @@ class Feeds:
     def described(self) -> list[dict[str, Any]]:
         """As the page reads it."""
         return [
-            {"name": one.name, "dtype": one.dtype, "shape": list(one.shape), "cut": one.name in self.cut}
-            for one in self.ports
+            {"name": port.name, "dtype": port.dtype, "shape": list(port.shape), "cut": port.name in self.cut}
+            for port in self.ports
         ]
 
 
@@ -49,10 +49,10 @@ def feeds_of(contents: Contents) -> Feeds:
 
     The batch is the first axis: the first that has a name, and if none has one, that of the first input.
     """
-    ports = tuple(one for one in contents.inputs["train_step"] if one.role in ("input", "labels"))
-    firsts = [one.shape[0] for one in ports if one.shape]
+    ports = tuple(port for port in contents.inputs["train_step"] if port.role in ("input", "labels"))
+    firsts = [port.shape[0] for port in ports if port.shape]
     batch = next((size for size in firsts if isinstance(size, str)), next(iter(firsts), None))
-    cut = tuple(one.name for one in ports if one.shape and one.shape[0] == batch)
+    cut = tuple(port.name for port in ports if port.shape and port.shape[0] == batch)
     return Feeds(ports, cut, batch if isinstance(batch, int) else None)
 
 
@@ -74,45 +74,45 @@ def read_examples(path: Path, feeds: Feeds) -> Arrays:
     if read is None:
         raise FileError(f"--data: {path} is none of {', '.join(_READERS)}")
     try:
-        given = read(path)
+        contents = read(path)
     except FileNotFoundError:
         raise MissingFileError(f"--data: there is no {path}") from None
     except StopgradError:
         raise
     except (OSError, ValueError, EOFError, RecursionError, SafetensorError, zipfile.BadZipFile) as error:
         raise FileError(f"--data: {path} cannot be read: {error}") from None
-    return _checked(path, given, feeds)
+    return _checked(path, contents, feeds)
 
 
-def _checked(path: Path, given: Mapping[str, Any], feeds: Feeds) -> Arrays:
+def _checked(path: Path, contents: Mapping[str, Any], feeds: Feeds) -> Arrays:
     wanted = [
-        replace(one, shape=("examples", *one.shape[1:])) if feeds.batch and one.name in feeds.cut else one
-        for one in feeds.ports
+        replace(port, shape=("examples", *port.shape[1:])) if feeds.batch and port.name in feeds.cut else port
+        for port in feeds.ports
     ]
-    dtypes = {one.name: dtype_of(one.dtype) for one in wanted}
+    dtypes = {port.name: dtype_of(port.dtype) for port in wanted}
     arrays = {
         name: x if isinstance(x, np.ndarray) or name not in dtypes else _array(path, name, x, dtypes[name])
-        for name, x in given.items()
+        for name, x in contents.items()
     }
-    found: Arrays = fed(f"--data: {path}", wanted, arrays)
-    count = len(found[feeds.cut[0]]) if feeds.cut else 1
+    examples: Arrays = fed(f"--data: {path}", wanted, arrays)
+    count = len(examples[feeds.cut[0]]) if feeds.cut else 1
     least = feeds.batch or 1
     if count < least:
         raise FileError(f"--data: {path} holds {count} examples, and a step takes {least}")
-    if sum(x.nbytes for x in found.values()) > LARGEST:
+    if sum(x.nbytes for x in examples.values()) > LARGEST:
         raise FileError(f"--data: {path} holds more than a browser takes, {LARGEST} bytes")
-    return found
+    return examples
 
 
 def _array(path: Path, name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Numbers in lists as an array; no number is rounded to a whole one."""
     try:
-        found = np.asarray(value)
+        array = np.asarray(value)
     except (ValueError, OverflowError):
         raise FileError(f"--data: {path}: {name} is no array: its rows differ in length") from None
-    if np.can_cast(found.dtype, dtype, "same_kind") or not found.size:
-        return found.astype(dtype)
-    shown = found.dtype.name if found.dtype.kind in "biuf" else "something else than numbers"
+    if np.can_cast(array.dtype, dtype, "same_kind") or not array.size:
+        return array.astype(dtype)
+    shown = array.dtype.name if array.dtype.kind in "biuf" else "something else than numbers"
     raise FileError(f"--data: {path}: {name} is {dtype.name}, not {shown}")
 
 
@@ -129,10 +129,10 @@ def _npz(path: Path) -> Arrays:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
+    contents = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(contents, dict):
         raise FileError(f"--data: {path} is no object that holds arrays by name")
-    return found
+    return contents
 
 
 def _jsonl(path: Path) -> dict[str, Any]:

@@ -53,8 +53,8 @@ class Served:
             with open_plain(self.content) as file:
                 yield file, os.fstat(file.fileno()).st_size
         else:
-            made = self.content()
-            yield BytesIO(made), len(made)
+            content = self.content()
+            yield BytesIO(content), len(content)
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Site:
         if f"/training/{EXTERNAL}" in self.served:
             names.append(home.folder / EXTERNAL)
         stamps = [os.stat(path) for path in names]
-        key = tuple(n for one in stamps for n in (one.st_ino, one.st_size, one.st_mtime_ns))
+        key = tuple(n for stamp in stamps for n in (stamp.st_ino, stamp.st_size, stamp.st_mtime_ns))
         if key not in self._known:
             whole = hashlib.sha256()
             for path in names:
@@ -127,19 +127,21 @@ def site(folder: Path, data: Path | None = None, runtime: Path | None = None) ->
     held = contents(folder)
     feeds = feeds_of(held)
     examples = save(read_examples(data, feeds)) if data is not None else None
-    found = Site(folder, held, feeds, web_runtime(folder, runtime), data.name if data is not None else "")
-    found.served |= {f"/{one.name}": _file(one) for one in sorted(PAGE.iterdir()) if one.suffix in TYPES}
-    found.served["/"] = found.served.pop("/index.html")
+    result = Site(folder, held, feeds, web_runtime(folder, runtime), data.name if data is not None else "")
+    result.served |= {f"/{path.name}": _file(path) for path in sorted(PAGE.iterdir()) if path.suffix in TYPES}
+    result.served["/"] = result.served.pop("/index.html")
     for path in (held.folder / "manifest.json", held.state_file, held.files["train_step"]):
         with open_plain(path):
-            found.served[f"/training/{path.name}"] = _file(path)
+            result.served[f"/training/{path.name}"] = _file(path)
     if (held.folder / EXTERNAL).exists():
-        found.served[f"/training/{EXTERNAL}"] = _file(held.folder / EXTERNAL)
-    found.served |= {f"/runtime/{name}": _file(found.runtime.folder / name) for name in found.runtime.files}
+        result.served[f"/training/{EXTERNAL}"] = _file(held.folder / EXTERNAL)
+    result.served |= {
+        f"/runtime/{name}": _file(result.runtime.folder / name) for name in result.runtime.files
+    }
     if examples is not None:
-        found.served["/examples.safetensors"] = Served(OTHER, lambda: examples)
-    found.served["/site.json"] = Served(TYPES[".json"], found.described)
-    return found
+        result.served["/examples.safetensors"] = Served(OTHER, lambda: examples)
+    result.served["/site.json"] = Served(TYPES[".json"], result.described)
+    return result
 
 
 def _file(path: Path) -> Served:

@@ -44,14 +44,14 @@ def web_runtime(training: Path, named: Path | None = None) -> WebRuntime:
         FileError: there is none.
     """
     if named is not None:
-        found = next(filter(None, map(_at, _inside(named))), None)
-        if found is None:
+        runtime = next(filter(None, map(_runtime_in, _possible_folders(named))), None)
+        if runtime is None:
             raise FileError(f"--runtime: {named} holds no {SCRIPTS[0]}; {_cure(training)}")
-        return found
+        return runtime
     for home in _homes(training):
-        found = _at(home / "node_modules" / PACKAGE / "dist")
-        if found is not None:
-            return found
+        runtime = _runtime_in(home / "node_modules" / PACKAGE / "dist")
+        if runtime is not None:
+            return runtime
     raise FileError(
         f"{PACKAGE} is in no node_modules beside or above {training}, nor here; {_cure(training)}, "
         "or name its folder with --runtime"
@@ -69,14 +69,14 @@ def _homes(training: Path) -> Iterator[Path]:
         yield from (start, *start.parents)
 
 
-def _inside(named: Path) -> Iterator[Path]:
+def _possible_folders(named: Path) -> Iterator[Path]:
     yield from (named, named / "dist", named / PACKAGE / "dist", named / "node_modules" / PACKAGE / "dist")
 
 
-def _at(dist: Path) -> WebRuntime | None:
+def _runtime_in(dist: Path) -> WebRuntime | None:
     """The runtime in a folder, if its scripts are there."""
     try:
-        names = sorted(one.name for one in dist.iterdir() if one.is_file())
+        names = sorted(path.name for path in dist.iterdir() if path.is_file())
     except OSError:
         return None
     if SCRIPTS[0] not in names:
@@ -91,7 +91,7 @@ def _is_compiled(name: str) -> bool:
 
 def _version(path: Path) -> str:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return str(found["version"]) if found.get("name") == PACKAGE else ""
+        package = json.loads(path.read_text(encoding="utf-8"))
+        return str(package["version"]) if package.get("name") == PACKAGE else ""
     except (OSError, ValueError, KeyError, AttributeError):
         return ""

@@ -53,7 +53,7 @@ def _live(graph: LossGraph) -> set[sg.Operation]:
     return {op for op, _ in between([graph.loss], set(graph.parameters))}
 
 
-def _shown(operations: Iterable[sg.Operation]) -> list[sg.Operation]:
+def _without_constants(operations: Iterable[sg.Operation]) -> list[sg.Operation]:
     return [op for op in operations if op.type != "Const"]
 
 
@@ -71,8 +71,8 @@ def to_svg(graph: LossGraph) -> str:
 
     Boxes show a description when the pointer is over them.
     """
-    forward = [Box(op, kind_of(op, graph), _text(op)) for op in _shown(graph.forward)]
-    generated = [Box(op, "gradient", _text(op)) for op in _shown(graph.generated)]
+    forward = [Box(op, kind_of(op, graph), _text(op)) for op in _without_constants(graph.forward)]
+    generated = [Box(op, "gradient", _text(op)) for op in _without_constants(graph.generated)]
     _place_forward(forward)
     divide = max(b.x + b.width / 2 for b in forward) + 3 * GAP
     _place_generated(generated, forward, divide)
@@ -187,8 +187,8 @@ def _box(box: Box, arrives: bool) -> str:
 
 
 def _describe(op: sg.Operation) -> str:
-    made = f", for the gradient of {op.origin.name}" if op.origin is not None else ""
-    return f"{op.type} {op.name}{made}\n{op.outputs[0].type!r}\n{place(op)}"
+    purpose = f", for the gradient of {op.origin.name}" if op.origin is not None else ""
+    return f"{op.type} {op.name}{purpose}\n{op.outputs[0].type!r}\n{place(op)}"
 
 
 # -------------------------------------------------------------------------------------------- listing
@@ -216,10 +216,10 @@ class Line:
 
 def listing(graph: LossGraph) -> list[Line]:
     """The forward operations in order, each with its gradient operations or the reason why there are none."""
-    made: dict[sg.Operation, list[str]] = {}
-    for op in _shown(graph.generated):
+    by_origin: dict[sg.Operation, list[str]] = {}
+    for op in _without_constants(graph.generated):
         if op.origin is not None:
-            made.setdefault(op.origin, []).append(op.type)
+            by_origin.setdefault(op.origin, []).append(op.type)
     reasons = {
         "stop": "— stopped here —",
         "hidden": "nothing: no gradient comes here",
@@ -227,17 +227,17 @@ def listing(graph: LossGraph) -> list[Line]:
         "parameter": "the gradient arrives",
     }
     lines = []
-    for op in _shown(graph.forward):
+    for op in _without_constants(graph.forward):
         kind = kind_of(op, graph)
         if kind == "parameter" and graph.flow[op.outputs[0]].status not in ("flows", "partly stopped"):
             kind = "hidden"
-        found = ", ".join(made.get(op, []))
+        types = ", ".join(by_origin.get(op, []))
         says = (
             reasons.get(kind, "handed on")
-            if not found
-            else f"{found} (sum of all ways)"
+            if not types
+            else f"{types} (sum of all ways)"
             if kind == "parameter"
-            else found
+            else types
         )
         lines.append(Line(kind, place(op), _text(op), says))
     return lines

@@ -40,9 +40,11 @@ class Adam(Rule):
         square = kept["v"]
         if self.amsgrad:
             square = kept["v_max"] = maximum(at.state["v_max"], square)
-        length = at.scalar(("length", beta1), lambda: clock.rate / clock.correction(beta1))
+        # Corrections of single numbers, so that each element is divided once.
         scale = at.scalar(("scale", beta2), lambda: sqrt(clock.correction(beta2)))
-        return value - length * (kept["m"] / (sqrt(square) / scale + self.eps)), kept
+        least = at.scalar(("least", beta2, self.eps), lambda: self.eps * scale)
+        length = at.scalar(("length", *self.betas), lambda: scale * (clock.rate / clock.correction(beta1)))
+        return value - length * (kept["m"] / (sqrt(square) + least)), kept
 
 
 @dataclass(frozen=True, eq=False)

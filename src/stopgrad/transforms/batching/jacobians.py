@@ -79,8 +79,8 @@ def jacobian(
                 rows = _rows(as_output(leaf, outside.graph), targets)
                 parts = tuple(like_targets(entered[i], targets, rows) for i in positions)
                 blocks.append(parts[0] if is_whole(argnums) else parts)
-            found = unflatten(spec, blocks)
-            return outside.results((found, aux) if has_aux else found)
+            jacobians = unflatten(spec, blocks)
+            return outside.results((jacobians, aux) if has_aux else jacobians)
 
     return with_jacobian
 
@@ -99,7 +99,7 @@ def _built_rows(y: Output, targets: Sequence[Output], count: int) -> list[Output
     graph = current().graph
     with Scope(graph, current().prefix).with_sub_scope("jacobian"):
         body, captured = _pullback(y, targets)
-        made: list[Output | None] = [None] * len(targets)
+        rows: list[Output | None] = [None] * len(targets)
         for g, x in zip(body.outputs, targets, strict=True):
             if y.dtype.is_complex and x.dtype.is_floating and g is not None:
                 raise DTypeError(
@@ -109,11 +109,11 @@ def _built_rows(y: Output, targets: Sequence[Output], count: int) -> list[Output
         if any(g is not None for g in body.outputs):
             basis = reshape(one_hot(numbers(count), count, dtype=y.dtype), (count, *y.shape))
             flags = [True] + [False] * len(captured)
-            made, batched = replay(body, [basis, *captured], flags, count, graph)
-            made = [g if g is None or b else repeated(g, count) for g, b in zip(made, batched, strict=True)]
+            rows, batched = replay(body, [basis, *captured], flags, count, graph)
+            rows = [g if g is None or b else repeated(g, count) for g, b in zip(rows, batched, strict=True)]
         return [
             full((*y.shape, *x.shape), 0, x.dtype) if g is None else reshape(g, (*y.shape, *x.shape))
-            for g, x in zip(made, targets, strict=True)
+            for g, x in zip(rows, targets, strict=True)
         ]
 
 
@@ -121,10 +121,10 @@ def _pullback(y: Output, targets: Sequence[Output]) -> tuple[Body, list[Output]]
     """The pullback from a cotangent of y to those of the targets, as a body, and the captured tensors."""
     with tracing("jacobian", y.op.graph, origin=y.op) as trace:
         seed = parameter_of(trace.graph, y.type, y.op)
-        found: dict[Output, Output | None] = {}
+        cotangents: dict[Output, Output | None] = {}
         for acting, group, path in routes([y], targets, ()):
-            found.update(zip(group, backpropagate([y], group, [seed], path, acting), strict=True))
-        body = close(trace, [seed], [found[x] for x in targets])
+            cotangents.update(zip(group, backpropagate([y], group, [seed], path, acting), strict=True))
+        body = close(trace, [seed], [cotangents[x] for x in targets])
         return body, list(trace.captures)
 
 

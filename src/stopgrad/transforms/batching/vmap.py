@@ -98,24 +98,24 @@ class _Call:
 
     def _size(self) -> Size:
         """The number of examples, which must be the same in all mapped arguments."""
-        found: tuple[Size, str] | None = None
+        common: tuple[Size, str] | None = None
         for leaf, axis, name in zip(self.leaves, self.axes, self.names, strict=True):
             if axis is None:
                 continue
             size = type_of(leaf).shape[axis]
-            if found is None or (isinstance(found[0], Dim) and same_size(size, found[0])):
-                found = (size, name)
-            elif not same_size(size, found[0]):
+            if common is None or (isinstance(common[0], Dim) and same_size(size, common[0])):
+                common = (size, name)
+            elif not same_size(size, common[0]):
                 raise ShapeError(
-                    f"vmap: {found[1]} has {found[0]} examples and {name} has {size}, along the axes that "
+                    f"vmap: {common[1]} has {common[0]} examples and {name} has {size}, along the axes that "
                     "in_axes names; give all the same number, or None in in_axes for what is the same for all"
                 )
-        if found is None:
+        if common is None:
             raise ArgumentError(
                 "vmap: no argument is mapped, so the number of examples is not known; name an axis of at "
                 "least one argument in in_axes"
             )
-        return found[0]
+        return common[0]
 
     def results(self) -> Any:
         """The function's result for the whole batch."""
@@ -136,7 +136,7 @@ class _Call:
             body = close(trace, [inside[i] for i in mapped], outputs)
             captured = list(trace.captures)
         fronted = [moved(entered[i], self.axes[i] or 0, 0) for i in mapped]
-        made, batched = replay(
+        batch_outputs, batched = replay(
             body,
             [*fronted, *captured],
             [True] * len(mapped) + [False] * len(captured),
@@ -145,7 +145,7 @@ class _Call:
             {inside[i]: entered[i] for i in mapped},
         )
         axes = _result_axes(self.out_axes, result, len(values))
-        for i, y, b in zip(tensors, made, batched, strict=True):
+        for i, y, b in zip(tensors, batch_outputs, batched, strict=True):
             assert y is not None
             values[i] = self._placed(y, b, axes[i])
         return unflatten(spec, values)
@@ -179,7 +179,7 @@ def _of_one(type: TensorType, axis: Axis) -> TensorType:
 def _argument_axes(in_axes: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Axis]:
     """The axis for each leaf of the arguments."""
     if in_axes is None or is_whole(in_axes):
-        found = [in_axes] * len(flatten(args)[0])
+        leaf_axes = [in_axes] * len(flatten(args)[0])
     elif not isinstance(in_axes, (tuple, list)):
         raise ArgumentError(
             f"vmap: in_axes={shorten(in_axes)} is no axis; take an integer, None, or a tuple with one of "
@@ -190,26 +190,26 @@ def _argument_axes(in_axes: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
             f"vmap: in_axes has {len(in_axes)} entries for {len(args)} positional arguments; give one each"
         )
     else:
-        found = [
+        leaf_axes = [
             axis for axes, arg in zip(in_axes, args, strict=True) for axis in _spread(axes, arg, "in_axes")
         ]
-    return found + [0] * len(flatten(kwargs)[0])
+    return leaf_axes + [0] * len(flatten(kwargs)[0])
 
 
 def _result_axes(out_axes: Any, result: Any, count: int) -> list[Axis]:
-    found = _spread(out_axes, result, "out_axes")
-    assert len(found) == count
-    return found
+    axes = _spread(out_axes, result, "out_axes")
+    assert len(axes) == count
+    return axes
 
 
 def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
     """The axis for each leaf of *tree*, from *axes*, a prefix of its structure."""
     flatten(axes)  # Registers the dataclasses in it with optree.
     flatten(tree)
-    found: list[Axis] = []
+    leaf_axes: list[Axis] = []
     try:
         optree.tree_map_(
-            lambda axis, part: found.extend([axis] * len(flatten(part)[0])),
+            lambda axis, part: leaf_axes.extend([axis] * len(flatten(part)[0])),
             axes,
             tree,
             is_leaf=lambda x: x is None,
@@ -221,12 +221,12 @@ def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
             f"vmap: {what}={shorten(axes)} does not fit {whole} ({str(error).splitlines()[0]}); give it the "
             "same structure, or one axis for all of it"
         ) from None
-    for axis in found:
+    for axis in leaf_axes:
         if axis is not None and not is_whole(axis):
             raise ArgumentError(
                 f"vmap: {what} holds {shorten(axis)}, which is no axis; take an integer or None"
             )
-    return found
+    return leaf_axes
 
 
 def _normal(axis: Axis, leaf: object, name: str) -> Axis:
@@ -255,5 +255,5 @@ def _names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     def of(tree: Any, what: str) -> Iterable[str]:
         return [f"{what} at {path!r}" if path else what for path in paths(tree)]
 
-    found = [name for i, arg in enumerate(args) for name in of(arg, f"argument {i}")]
-    return found + [name for key in sorted(kwargs) for name in of(kwargs[key], f"argument {key!r}")]
+    names = [name for i, arg in enumerate(args) for name in of(arg, f"argument {i}")]
+    return names + [name for key in sorted(kwargs) for name in of(kwargs[key], f"argument {key!r}")]

@@ -34,28 +34,28 @@ def SCAN(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly
     """One scan for all examples; carries and slices that differ between examples are batched."""
     first, last = op.carries, op.carries + op.sequences
     flags = _carried(op.body, first, batched, size)
-    wanted = [*flags[:first], *[False] * (len(op.body.outputs) - first)]
-    body, which = batched_body(op.body, flags, size, wanted)
+    batched_carries = [*flags[:first], *[False] * (len(op.body.outputs) - first)]
+    body, which = batched_body(op.body, flags, size, batched_carries)
     inputs = _started(operands, batched, flags, size)
     inputs[first:last] = [
         moved(x, 0, 1) if b else x for x, b in zip(inputs[first:last], batched[first:last], strict=True)
     ]
-    made = d.again(op, inputs, changed(op, body=body))
-    results = [moved(y, 1, 0) if b else y for y, b in zip(made[first:], which[first:], strict=True)]
-    return Partly([*made[:first], *results], which)
+    outputs = d.again(op, inputs, changed(op, body=body))
+    results = [moved(y, 1, 0) if b else y for y, b in zip(outputs[first:], which[first:], strict=True)]
+    return Partly([*outputs[:first], *results], which)
 
 
 def CASE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
     """One choice for an unbatched index; for a batched one, all branches are computed and selected from."""
     if batched[0]:
-        return _chosen(op, operands, batched, size)
-    found = [batched_body(body, batched[1:], size)[1] for body in op.branches]
-    wanted = [any(which) for which in zip(*found, strict=True)]
-    bodies = tuple([batched_body(body, batched[1:], size, wanted)[0] for body in op.branches])
-    return Partly(d.again(op, operands, (bodies,)), wanted)
+        return _select_from_all(op, operands, batched, size)
+    flags_of_branches = [batched_body(body, batched[1:], size)[1] for body in op.branches]
+    batched_results = [any(which) for which in zip(*flags_of_branches, strict=True)]
+    bodies = tuple([batched_body(body, batched[1:], size, batched_results)[0] for body in op.branches])
+    return Partly(d.again(op, operands, (bodies,)), batched_results)
 
 
-def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:
+def _select_from_all(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:
     """Compute all branches, and select for each example the results of the branch that its index names."""
     index, graph = operands[0], d.current().graph
     assert graph is not None
@@ -65,13 +65,13 @@ def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Par
         shielded, flags = _shielded(here, operands[1:], batched[1:], size)
         names = dict(zip(body.inputs, operands[1:], strict=True))
         outputs, which = replay(body, shielded, flags, size, graph, names)
-        made = d.everywhere([y for y in outputs if y is not None], which, size)
+        results = d.everywhere([y for y in outputs if y is not None], which, size)
         if not number:
-            chosen = made
+            chosen = results
             continue
         beyond = build("GreaterEqual", index, scalar_beside(index, number, np.int32))
         chosen = [
-            build("SelectV2", lengthened(beyond, y.ndim), y, x) for x, y in zip(chosen, made, strict=True)
+            build("SelectV2", lengthened(beyond, y.ndim), y, x) for x, y in zip(chosen, results, strict=True)
         ]
     return Partly(chosen, [True] * len(chosen))
 
@@ -111,10 +111,10 @@ def WHILE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partl
     condition, (apart,) = batched_body(op.condition, flags, size)
     if not apart:
         body, which = batched_body(op.body, flags, size, flags[:count])
-        made = d.again(
+        outputs = d.again(
             op, _started(operands, batched, flags, size), changed(op, condition=condition, body=body)
         )
-        return Partly(made, which)
+        return Partly(outputs, which)
     flags[:count] = [True] * count
     inputs = _started(operands, batched, flags, size)
     values = changed(op, condition=_any_goes_on(op, flags, size), body=_those_that_go_on(op, flags, size))
@@ -140,12 +140,12 @@ def _those_that_go_on(op: Operation, flags: Flags, size: Size) -> Body:
         names = dict(zip(op.body.inputs, parameters, strict=True))
         shielded, inside = _shielded(holds, parameters, flags, size)
         outputs, which = replay(op.body, shielded, inside, size, trace.graph, names)
-        made = d.everywhere([y for y in outputs if y is not None], which, size)
-        kept = [
+        updated = d.everywhere([y for y in outputs if y is not None], which, size)
+        selected = [
             build("SelectV2", lengthened(holds, new.ndim), new, old)
-            for new, old in zip(made, parameters, strict=False)
+            for new, old in zip(updated, parameters, strict=False)
         ]
-        return d.close(trace, parameters, kept)
+        return d.close(trace, parameters, selected)
 
 
 def _parameters(graph: Graph, op: Operation, flags: Flags, size: Size) -> list[Output]:

@@ -51,28 +51,28 @@ def _pullback(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | Parts | None]:
     """The gradient: the same choice among the branches' pullbacks, which compute their branch again."""
-    wanted = [i - 1 for i in live]  # The index comes before the branches' operands.
+    places = [i - 1 for i in live]  # The index comes before the branches' operands.
     pulled = [
-        recomputed_pullback(body, gs, wanted, acting, op, "the gradient of a branch") for body in op.branches
+        recomputed_pullback(body, gs, places, acting, op, "the gradient of a branch") for body in op.branches
     ]
     keys = keys_of(pulled)
     if not keys:
         return [None] * len(live)
     arguments = [*(g for g in gs if g is not None), *op.inputs[1:]]
-    results = [results_for(keys, one) for one in pulled]
+    results = [results_for(keys, branch) for branch in pulled]
     used: set[int] = set()
-    for one, outputs in zip(pulled, results, strict=True):
-        needed = set(one.body.graph.subgraph_to([y for y in outputs if y is not None]))
-        used.update(i for i, x in enumerate(one.body.inputs) if x.op in needed)
-    kept = sorted(used)
+    for branch, outputs in zip(pulled, results, strict=True):
+        needed = set(branch.body.graph.subgraph_to([y for y in outputs if y is not None]))
+        used.update(i for i, x in enumerate(branch.body.inputs) if x.op in needed)
+    indices = sorted(used)
     bodies = tuple(
         [
-            Body(one.body.graph, [one.body.inputs[i] for i in kept], outputs)
-            for one, outputs in zip(pulled, results, strict=True)
+            Body(branch.body.graph, [branch.body.inputs[i] for i in indices], outputs)
+            for branch, outputs in zip(pulled, results, strict=True)
         ]
     )
-    made = d.emit(Case, (op.inputs[0], *(arguments[i] for i in kept)), (bodies,), "").outputs
-    return by_operand(keys, made, len(live))
+    cotangents = d.emit(Case, (op.inputs[0], *(arguments[i] for i in indices)), (bodies,), "").outputs
+    return by_operand(keys, cotangents, len(live))
 
 
 class Case(Op):
@@ -119,15 +119,15 @@ class Case(Op):
 
     @staticmethod
     def lower(xp: Namespace, index: NumpyArray, *operands: Array, branches: Bodies, run: Run) -> Any:
-        made = run(branches[min(max(int(index), 0), len(branches) - 1)], operands)
-        return made[0] if len(made) == 1 else made
+        results = run(branches[min(max(int(index), 0), len(branches) - 1)], operands)
+        return results[0] if len(results) == 1 else results
 
     @staticmethod
     def xla(xp: Namespace, index: Array, *operands: Array, branches: Bodies, run: Run) -> Any:
-        made = xp.lax.switch(
+        results = xp.lax.switch(
             index, [lambda *xs, body=body: tuple(run(body, xs)) for body in branches], *operands
         )
-        return made[0] if len(made) == 1 else made
+        return results[0] if len(results) == 1 else results
 
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
@@ -175,7 +175,7 @@ def cond(
             "sg.reduce_all"
         )
     index = cast(pred if isinstance(pred, (Output, Operation)) else d.as_array(pred), d.int32)
-    return _chosen("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
+    return _choice("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
 
 
 @d.guarded("switch")
@@ -214,7 +214,7 @@ def switch(
         index = d.as_array(np.clip(d.as_array(index), 0, len(branches) - 1), d.int32)
     elif kind.dtype is not d.int32:
         index = cast(_clamped(index, len(branches) - 1), d.int32)
-    return _chosen("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
+    return _choice("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
 
 
 def _clamped(index: Output | Operation, last: int) -> Any:
@@ -223,29 +223,29 @@ def _clamped(index: Output | Operation, last: int) -> Any:
     return minimum(maximum(index, low), high)
 
 
-def _chosen(
+def _choice(
     what: str,
     index: ArrayLike,
     functions: Sequence[Any],
     roles: Sequence[str],
-    given: Sequence[Any],
+    arguments: Sequence[Any],
     name: str | None,
 ) -> Any:
     """What :func:`cond` and :func:`switch` have in common; errors name functions by their *roles*."""
     for f, role in zip(functions, roles, strict=True):
         check_function(f, what, role)
-    ((leaves, spec),) = operands(what, tuple(given))
+    ((leaves, spec),) = operands(what, tuple(arguments))
     graph = graph_of([index], leaves)
     types = [d.type_of(x) for x in leaves]
     traced: list[Traced] = []
     for f, role in zip(functions, roles, strict=True):
-        outer = next((one.trace.outer_graph for one in traced), graph)
+        outer = next((branch.trace.outer_graph for branch in traced), graph)
         traced.append(trace_function(f, types, lambda xs: d.unflatten(spec, xs), f"{role} of {what}", outer))
         _check_alike(what, traced[0], roles[0], traced[-1], role)
     captures = union(traced)
-    bodies = tuple(one.body(captures) for one in traced)
-    made = apply_traced(Case, traced[0], (index, *leaves, *captures), (bodies,), name)
-    return d.unflatten(traced[0].spec, made)
+    bodies = tuple(branch.body(captures) for branch in traced)
+    results = apply_traced(Case, traced[0], (index, *leaves, *captures), (bodies,), name)
+    return d.unflatten(traced[0].spec, results)
 
 
 def _check_alike(what: str, first: Traced, first_role: str, other: Traced, role: str) -> None:

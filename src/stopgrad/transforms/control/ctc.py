@@ -87,14 +87,14 @@ def _emitted(x: Output, states: Output, blank: int) -> Tensor:
     """The logarithm of the probability of each state at each step, [time, batch, states]."""
     steps, batch, classes = d.type_of(x).shape
     # A label that is no class has probability 0, which matters only before the end of the labels.
-    known = logical_and(greater_equal(states, 0), less(states, size_as(classes, d.int32, x)))
-    places = expand_dims(where(known, states, blank), 0)
+    is_class = logical_and(greater_equal(states, 0), less(states, size_as(classes, d.int32, x)))
+    places = expand_dims(where(is_class, states, blank), 0)
     shape = (steps, batch, d.type_of(states).shape[1])
-    return where(known, take_along_axis(log_softmax(x, -1), broadcast_to(places, shape), -1), -math.inf)
+    return where(is_class, take_along_axis(log_softmax(x, -1), broadcast_to(places, shape), -1), -math.inf)
 
 
-def _blank(given: int | None, classes: Size) -> int:
-    index = 0 if given is None else d.whole(given)
+def _blank(blank_index: int | None, classes: Size) -> int:
+    index = 0 if blank_index is None else d.whole(blank_index)
     if isinstance(classes, int) and not -classes <= index < classes:
         raise ArgumentError(f"blank_index={index} is none of {classes} classes")
     if index < 0 and not isinstance(classes, int):
@@ -102,15 +102,15 @@ def _blank(given: int | None, classes: Size) -> int:
     return index if index >= 0 else index + int(classes)
 
 
-def _lengths(given: ArrayLike | None, most: Size, batch: Size, like: ArrayLike, what: str) -> Tensor:
+def _lengths(lengths: ArrayLike | None, most: Size, batch: Size, like: ArrayLike, what: str) -> Tensor:
     """The lengths of sequences as int32, [batch]."""
-    if given is None:
+    if lengths is None:
         return broadcast_to(size_as(most, d.int32, like), (batch,))
-    kind = d.type_of(given)
+    kind = d.type_of(lengths)
     d.check_dtype(kind, d.is_integer, f"integers as {what}")
     if kind.ndim != 1 or not d.same_size(kind.shape[0], batch):
         raise ShapeError(f"{what} must be [{batch}], not {kind!r}")
-    return cast(given, d.int32)
+    return cast(lengths, d.int32)
 
 
 def _states(labels: ArrayLike, blank: int) -> tuple[Tensor, Tensor]:
@@ -141,8 +141,8 @@ def _forward(emitted: ArrayLike, skips: ArrayLike, lengths: ArrayLike, ends: Arr
     def step(a: Output, part: tuple[Output, Output]) -> tuple[Tensor, None]:
         logs, here = part
         past = where(skips, shifted(a, 2), -math.inf)
-        made = add(logaddexp(logaddexp(a, shifted(a, 1)), past), logs)
-        return where(expand_dims(here, 1), made, a), None
+        updated = add(logaddexp(logaddexp(a, shifted(a, 1)), past), logs)
+        return where(expand_dims(here, 1), updated, a), None
 
     last, _ = scan(step, first, (emitted, alive))
     final = multiply(lengths, 2)

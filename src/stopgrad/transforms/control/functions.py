@@ -48,8 +48,8 @@ class Traced:
     def body(self, captures: Sequence[Output] | None = None) -> Body:
         """The body, with parameters for *captures*, by default its own captures, after its own parameters."""
         graph, own = self.trace.graph, self.trace.captures
-        wanted = own if captures is None else captures
-        extra = [own[x] if x in own else d.parameter_of(graph, x.type, x.op) for x in wanted]
+        captured = own if captures is None else captures
+        extra = [own[x] if x in own else d.parameter_of(graph, x.type, x.op) for x in captured]
         return Body(graph, [*self.parameters, *extra], self.results)
 
 
@@ -67,17 +67,17 @@ def operands(what: str, *trees: Any) -> list[tuple[list[Any], Any]]:
 
 def _operands(what: str, tree: Any, company: DType | None) -> tuple[list[Any], Any]:
     leaves, spec = d.flatten(tree)
-    found: list[Any] = []
+    tensors: list[Any] = []
     for path, leaf in zip(d.paths(tree), leaves, strict=True):
         if isinstance(leaf, (Output, Operation)):
-            found.append(leaf.as_output())
+            tensors.append(leaf.as_output())
             continue
         try:
-            found.append(d.as_array(leaf, company if isinstance(leaf, float) else None))
+            tensors.append(d.as_array(leaf, company if isinstance(leaf, float) else None))
         except StopgradError as error:
             where = f" at {path}" if path else ""
             raise type(error)(f"{what}: takes tensors, and{where} {error.message}") from None
-    return found, spec
+    return tensors, spec
 
 
 def graph_of(*groups: Sequence[Any]) -> Graph | None:
@@ -92,9 +92,9 @@ def check_function(f: object, what: str, role: str) -> None:
         raise ArgumentError(f"{what}: {role} must be a function, not {f!r:.60}")
 
 
-def check_default(what: str, name: str, given: object, default: object, cure: str) -> None:
+def check_default(what: str, name: str, value: object, default: object, cure: str) -> None:
     """Raise unless a parameter of TensorFlow's that has no meaning here has its default value."""
-    if given is not default and not (isinstance(given, np.bool_) and bool(given) is default):
+    if value is not default and not (isinstance(value, np.bool_) and bool(value) is default):
         raise ArgumentError(f"{what}: {name} has no meaning here but {default}: {cure}")
 
 
@@ -146,13 +146,13 @@ def apply_traced(
     """The results of an operation that runs a traced function; without results, nothing is built."""
     if not traced.results:
         return []
-    made = d.apply(definition, operands, values, name)
-    return list(made) if isinstance(made, tuple) else [made]
+    results = d.apply(definition, operands, values, name)
+    return list(results) if isinstance(results, tuple) else [results]
 
 
 def union(traced: Sequence[Traced]) -> list[Output]:
     """The captures of all the functions, each once."""
-    return list(dict.fromkeys(x for one in traced for x in one.trace.captures))
+    return list(dict.fromkeys(x for function in traced for x in function.trace.captures))
 
 
 def same_type(a: TensorType, b: TensorType) -> bool:
@@ -166,7 +166,7 @@ def same_types(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool
 
 
 def check_carry(
-    types: Sequence[TensorType], spec: PyTreeSpec, traced: Traced, found: PyTreeSpec, what: str
+    types: Sequence[TensorType], spec: PyTreeSpec, traced: Traced, returned: PyTreeSpec, what: str
 ) -> None:
     """Raise if a function returns its carry with another structure, dtype or shape.
 
@@ -174,13 +174,13 @@ def check_carry(
         types: of the tensors of the first carry.
         spec: its structure.
         traced: the function; the tensors of the carry that it returns are the first of its results.
-        found: the structure of that carry.
+        returned: the structure of that carry.
         what: names the construct in errors.
     """
-    if found != spec:
+    if returned != spec:
         raise ArgumentError(
             f"{what}: the carry must keep its structure: it was {d.shown(spec)}, "
-            f"the function returned {d.shown(found)}"
+            f"the function returned {d.shown(returned)}"
         )
     names = d.paths(d.unflatten(spec, list(types)))
     for name, t, y in zip(names, types, traced.results, strict=False):
@@ -203,10 +203,10 @@ def weak(leaves: Sequence[Any], arrays: Sequence[Any], results: Sequence[Output]
     None if that changes nothing.
     """
     changed = False
-    found = []
+    converted = []
     for leaf, array, y in zip(leaves, arrays, results, strict=False):
-        wanted = y.type.dtype
-        if d.is_python(leaf) and d.type_of(array).dtype is not wanted and wanted.is_differentiable:
-            array, changed = d.as_array(leaf, wanted), True
-        found.append(array)
-    return found if changed else None
+        dtype = y.type.dtype
+        if d.is_python(leaf) and d.type_of(array).dtype is not dtype and dtype.is_differentiable:
+            array, changed = d.as_array(leaf, dtype), True
+        converted.append(array)
+    return converted if changed else None

@@ -72,7 +72,7 @@ def _of_model(op: Operation) -> str:
     if op.location is None or op.location.file.endswith((".py", ">")):  # A model's nodes are in no program.
         return ""
     numbers = (
-        one for one in needed(op.inputs) if one.type == "Placeholder" and one.outputs[0].type.ndim == 0
+        fed for fed in needed(op.inputs) if fed.type == "Placeholder" and fed.outputs[0].type.ndim == 0
     )
     names = [one.name for one in numbers if not one.outputs[0].dtype.is_floating]
     return (
@@ -99,16 +99,16 @@ def _pullback(
 def _bounded(op: Operation) -> Body:
     """One step of a loop if its condition holds; otherwise the carry does not change."""
     body: Body = op.body
-    found: Body | None = body.memo.get(op.condition)
-    if found is None:
+    bounded: Body | None = body.memo.get(op.condition)
+    if bounded is None:
         with d.tracing("a bounded loop", op.graph, origin=d.current().origin) as trace:
             parameters = [d.parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
-            given = dict(zip(op.condition.inputs, parameters, strict=True))
-            (holds,) = d.inline(op.condition.results, given)
+            replacements = dict(zip(op.condition.inputs, parameters, strict=True))
+            (holds,) = d.inline(op.condition.results, replacements)
             idle = _idle(body, op.graph)
-            made = d.emit(Case, (cast(holds, d.int32), *parameters), ((idle, body),), "")
-            found = body.memo[op.condition] = d.close(trace, parameters, made.outputs)
-    return found
+            choice = d.emit(Case, (cast(holds, d.int32), *parameters), ((idle, body),), "")
+            bounded = body.memo[op.condition] = d.close(trace, parameters, choice.outputs)
+    return bounded
 
 
 def _idle(body: Body, graph: Graph) -> Body:
@@ -145,19 +145,20 @@ class While(Op):
 
     @staticmethod
     def infer(*operands: TensorType, condition: Body, body: Body, limit: int) -> tuple[TensorType, ...]:
-        for one in (condition, body):
-            if not same_types(one.input_types, operands):
-                raise ShapeError(f"(C1) a body takes {one.input_types}, not {operands}")
+        for part in (condition, body):
+            if not same_types(part.input_types, operands):
+                raise ShapeError(f"(C1) a body takes {part.input_types}, not {operands}")
         if (
             len(condition.output_types) != 1
             or condition.output_types[0].dtype is not d.bool_
             or condition.output_types[0].ndim
         ):
             raise DTypeError(f"(C2) the condition must return a scalar boolean, not {condition.output_types}")
-        made = body.output_types
-        if not same_types(made, operands[: len(made)]):
-            raise ShapeError(f"(C3) the body must return the carry {operands[: len(made)]}, not {made}")
-        return operands[: len(made)]
+        returned = body.output_types
+        carry = operands[: len(returned)]
+        if not same_types(returned, carry):
+            raise ShapeError(f"(C3) the body must return the carry {carry}, not {returned}")
+        return carry
 
     gradient: d.Gradient = Joint(_pullback)
     samples: d.Samples = ()
@@ -298,15 +299,15 @@ def _looped(
     return d.unflatten(spec, apply_traced(While, traced, (*first, *captures), values, name))
 
 
-def _same_kind(made: Any, loop_vars: Any) -> Any:
+def _same_kind(result: Any, loop_vars: Any) -> Any:
     """The body's result as a list or tuple like *loop_vars*; a single variable may come without one."""
     if _is_plain(loop_vars):
         kind = list if isinstance(loop_vars, list) else tuple
-        if _is_plain(made):
-            return kind(made)
+        if _is_plain(result):
+            return kind(result)
         if len(loop_vars) == 1:
-            return kind([made])
-    return made
+            return kind([result])
+    return result
 
 
 def takes_one(f: Callable[..., Any]) -> bool:
@@ -322,14 +323,14 @@ def _is_plain(tree: object) -> bool:
 
 def _steps(maximum: int) -> int:
     try:
-        found = d.whole(maximum)
+        steps = d.whole(maximum)
     except TypeError:
         raise ArgumentError(
             f"while_loop: maximum_iterations must be a whole number, not {maximum!r}"
         ) from None
-    if found < 0:
-        raise ArgumentError(f"while_loop: maximum_iterations must not be negative, not {found}")
-    return found
+    if steps < 0:
+        raise ArgumentError(f"while_loop: maximum_iterations must not be negative, not {steps}")
+    return steps
 
 
 @d.guarded("fori_loop")

@@ -52,23 +52,23 @@ def recomputed_pullback(
         xs = [parameters[i] for i in live]
         inside = acting.union(built[gate.outputs[0]].op for gate in acting if gate.outputs[0] in built)
         operands = {x: i for i, x in enumerate(parameters, len(op.inputs) - len(parameters))}
-        found = parts_in_body(operands, ys, xs, seeds, between(ys, set(xs), (), inside), inside)
-        lacking = [apart or NOWHERE not in parts for parts in found]
+        cotangents = parts_in_body(operands, ys, xs, seeds, between(ys, set(xs), (), inside), inside)
+        lacking = [apart or NOWHERE not in parts for parts in cotangents]
         zeros = [zeros_like(x) if lacks else None for x, lacks in zip(xs, lacking, strict=True)]
-        flat = [y for parts, zero in zip(found, zeros, strict=True) for y in (*parts.values(), zero)]
-        made = d.close(trace, [*seeds, *parameters], flat)
-    outputs = iter(made.outputs)
+        flat = [y for parts, zero in zip(cotangents, zeros, strict=True) for y in (*parts.values(), zero)]
+        pullback = d.close(trace, [*seeds, *parameters], flat)
+    outputs = iter(pullback.outputs)
     parts, none = [], []
-    for some in found:
+    for some in cotangents:
         parts.append(Parts({holds: y for holds in some if (y := next(outputs)) is not None}))
         none.append(next(outputs))
-    return Pulled(made, parts, none)
+    return Pulled(pullback, parts, none)
 
 
 def keys_of(pulled: Sequence[Pulled]) -> list[Key]:
     """What arrives in any of these bodies: the positions of live parameters, with what is held."""
-    each = zip(*(one.parts for one in pulled), strict=True)
-    return [(k, holds) for k, some in enumerate(each) for holds in dict.fromkeys(h for p in some for h in p)]
+    rows = zip(*(branch.parts for branch in pulled), strict=True)  # A row for each parameter.
+    return [(k, holds) for k, row in enumerate(rows) for holds in dict.fromkeys(h for p in row for h in p)]
 
 
 def results_for(keys: Sequence[Key], pulled: Pulled) -> list[Output | None]:

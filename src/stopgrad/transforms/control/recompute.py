@@ -45,9 +45,9 @@ def _pullback(
     if not keys:
         return [None] * len(live)
     step = Body(pulled.body.graph, pulled.body.inputs, results_for(keys, pulled))
-    given = [g for g in gs if g is not None]
-    made = d.emit(Checkpoint, (*given, *op.inputs), (step, True), "").outputs
-    return by_operand(keys, made, len(live))
+    cotangents = [g for g in gs if g is not None]
+    outputs = d.emit(Checkpoint, (*cotangents, *op.inputs), (step, True), "").outputs
+    return by_operand(keys, outputs, len(live))
 
 
 class Checkpoint(Op):
@@ -86,13 +86,13 @@ class Checkpoint(Op):
 
     @staticmethod
     def lower(xp: Namespace, *operands: Array, body: Body, again: bool, run: Run) -> Any:
-        made = run(body, operands)
-        return made[0] if len(made) == 1 else made
+        results = run(body, operands)
+        return results[0] if len(results) == 1 else results
 
     @staticmethod
     def xla(xp: Namespace, *operands: Array, body: Body, again: bool, run: Run) -> Any:
-        made = run(body, xp.lax.optimization_barrier(operands) if again else operands)
-        return made[0] if len(made) == 1 else made
+        results = run(body, xp.lax.optimization_barrier(operands) if again else operands)
+        return results[0] if len(results) == 1 else results
 
     @classmethod
     def create(
@@ -100,8 +100,8 @@ class Checkpoint(Op):
     ) -> Operation:
         """The operation that runs a function, the first operand, on its arguments, the others."""
         with d.as_scope(scope, f"{cls.type}.create"):
-            made = d.flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
-        op: Operation = made[0].op
+            results = d.flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
+        op: Operation = results[0].op
         return op
 
     @classmethod
@@ -140,11 +140,11 @@ def checkpoint(f: Callable[P, R], name: str | None = None) -> Callable[P, R]:
             for i, leaf in enumerate(leaves)
             if isinstance(leaf, (Output, Operation)) or hasattr(leaf, "dtype")
         ]
-        given = [
+        tensors = [
             x.as_output() if isinstance(x := leaves[i], (Output, Operation)) else d.as_array(x)
             for i in places
         ]
-        graph = graph_of(given)
+        graph = graph_of(tensors)
 
         def arguments(parameters: list[Any]) -> tuple[Any, ...]:
             filled = list(leaves)
@@ -154,15 +154,15 @@ def checkpoint(f: Callable[P, R], name: str | None = None) -> Callable[P, R]:
 
         traced = trace_function(
             lambda called: d.call(f, *called[0], **called[1]),
-            [d.type_of(x) for x in given],
+            [d.type_of(x) for x in tensors],
             arguments,
             "checkpoint",
             graph,
         )
-        made = apply_traced(
-            Checkpoint, traced, (*given, *traced.trace.captures), (traced.body(), False), name
+        results = apply_traced(
+            Checkpoint, traced, (*tensors, *traced.trace.captures), (traced.body(), False), name
         )
-        return d.unflatten(traced.spec, made)
+        return d.unflatten(traced.spec, results)
 
     return recomputed
 

@@ -62,12 +62,12 @@ def _gru_step(
     else:  # The two gates come first, the candidate last.
         inner = matmul(h, part_of(kernel, 1, 0, 2 * units))
         parts = dict(zip(gates, _gates(inner, 2), strict=False))
-    given = dict(zip(gates, _gates(x, 3), strict=True))
-    z, r = (sigmoid(add(given[gate], parts[gate])) for gate in "zr")
+    projected = dict(zip(gates, _gates(x, 3), strict=True))
+    z, r = (sigmoid(add(projected[gate], parts[gate])) for gate in "zr")
     if reset_after:
-        candidate = add(given["n"], multiply(r, parts["n"]))
+        candidate = add(projected["n"], multiply(r, parts["n"]))
     else:
-        candidate = add(given["n"], matmul(multiply(r, h), part_of(kernel, 1, 2 * units, units)))
+        candidate = add(projected["n"], matmul(multiply(r, h), part_of(kernel, 1, 2 * units, units)))
     n = tanh(candidate)
     return add(n, multiply(z, subtract(h, n)))
 
@@ -79,11 +79,11 @@ def _read(
     count: int, x: ArrayLike, weights: Mapping[str, Any], states: Sequence[Any]
 ) -> tuple[Any, dict[str, Any], list[Any]]:
     """Inputs, weights and states of one dtype, their shapes checked; weights that are None are left out."""
-    there = {name: w for name, w in weights.items() if w is not None}
-    given = [s for s in states if s is not None]
-    x, *rest = d.together(x, *there.values(), *given, promotes=FLOATING)
-    found = dict(zip(there, rest, strict=False))
-    kernel, recurrent = d.type_of(found["kernel"]), d.type_of(found["recurrent_kernel"])
+    present = {name: w for name, w in weights.items() if w is not None}
+    first_states = [s for s in states if s is not None]
+    x, *rest = d.together(x, *present.values(), *first_states, promotes=FLOATING)
+    converted = dict(zip(present, rest, strict=False))
+    kernel, recurrent = d.type_of(converted["kernel"]), d.type_of(converted["recurrent_kernel"])
     kind = d.type_of(x)
     units = recurrent.shape[0] if recurrent.ndim else 0
     if recurrent.ndim != 2 or not d.same_size(units * count, recurrent.shape[1]):
@@ -92,10 +92,10 @@ def _read(
         raise ShapeError(f"kernel must be [features, {recurrent.shape[1]}], not {kernel!r}")
     if not kind.ndim or not d.same_size(kind.shape[-1], kernel.shape[0]):
         raise ShapeError(f"inputs {kind!r} must have the {kernel.shape[0]} features that the kernel takes")
-    for state in rest[len(there) :]:
+    for state in rest[len(present) :]:
         if not d.type_of(state).ndim or not d.same_size(d.type_of(state).shape[-1], units):
             raise ShapeError(f"a state must be [..., {units}], not {d.type_of(state)!r}")
-    return x, found, rest[len(there) :]
+    return x, converted, rest[len(present) :]
 
 
 def _projected(x: ArrayLike, weights: Mapping[str, Any]) -> Tensor:
@@ -138,11 +138,11 @@ def _layer(
 
     def run(carry: Sequence[Output], part: tuple[Output, Output | None]) -> Any:
         x, here = part
-        made = step(x, carry)
+        updated = step(x, carry)
         if here is None:
-            return made, made[0]
-        kept = [where(here, new, old) for new, old in zip(made, carry, strict=True)]
-        return kept, where(here, made[0], 0)
+            return updated, updated[0]
+        carried = [where(here, new, old) for new, old in zip(updated, carry, strict=True)]
+        return carried, where(here, updated[0], 0)
 
     last, results = scan(run, list(states), (xs, alive), reverse=d.flag(reverse))
     return results if time_major else transpose(results, (1, 0, 2)), last
@@ -163,10 +163,10 @@ def _named(y: ArrayLike, name: str | None) -> Tensor:
 # ----------------------------------------------------------------------------------------------- simple
 
 
-def _activation(given: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
-    if callable(given):
-        return lambda x: d.call(given, x)
-    return chosen(given, {"tanh": tanh, "relu": relu}, "activation")
+def _activation(activation: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    if callable(activation):
+        return lambda x: d.call(activation, x)
+    return chosen(activation, {"tanh": tanh, "relu": relu}, "activation")
 
 
 @d.guarded("simple_rnn_cell")
@@ -200,8 +200,8 @@ def simple_rnn_cell(
         >>> sg.simple_rnn_cell(np.ones((1, 1)), np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1)))
         array([[0.76159416]])
     """
-    given = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
-    x, weights, (h,) = _read(1, inputs, given, [state])
+    named_weights = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
+    x, weights, (h,) = _read(1, inputs, named_weights, [state])
     return _named(_simple_step(_one_step(x, [h], weights), h, weights, _activation(activation)), name)
 
 
@@ -249,8 +249,8 @@ def simple_rnn(
         >>> ys[0, :, 0]
         array([1., 2., 3.])
     """
-    given = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
-    x, weights, states = _read(1, inputs, given, [initial_state])
+    named_weights = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
+    x, weights, states = _read(1, inputs, named_weights, [initial_state])
     f = _activation(activation)
     results, (h,) = _layer(
         lambda x, carry: [_simple_step(x, carry[0], weights, f)],
@@ -306,8 +306,8 @@ def lstm_cell(
         >>> sg.lstm_cell(np.ones((1, 1)), (zero, np.ones((1, 1))), gates, gates)
         (array([[0.23105858]]), array([[0.5]]))
     """
-    given = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
-    x, weights, states = _read(4, inputs, given, _pair(state))
+    named_weights = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
+    x, weights, states = _read(4, inputs, named_weights, _pair(state))
     if not states:
         raise ArgumentError("takes a state, a pair (h, c)")
     h, c = _lstm_step(_one_step(x, states, weights), (states[0], states[1]), weights)
@@ -358,8 +358,8 @@ def lstm(
         >>> ys.shape, h.shape
         ((1, 5, 3), (1, 3))
     """
-    given = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
-    x, weights, states = _read(4, inputs, given, _pair(initial_state))
+    named_weights = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
+    x, weights, states = _read(4, inputs, named_weights, _pair(initial_state))
     results, (h, c) = _layer(
         lambda x, carry: list(_lstm_step(x, (carry[0], carry[1]), weights)),
         x,
@@ -382,15 +382,15 @@ def _gru_weights(
     """The weights by name, the order of the gates, and whether the reset gate comes after the product."""
     chosen(gates, {"zrn": 0, "rzn": 1}, "gates")
     after = d.flag(reset_after)
-    given = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
+    named_weights = {"kernel": kernel, "recurrent_kernel": recurrent_kernel, "bias": bias}
     if bias is not None and d.type_of(bias).ndim == 2:
         if not after or d.type_of(bias).shape[0] != 2:
             raise ShapeError(
                 f"bias must be [3 · units], or with reset_after [2, 3 · units], not {d.type_of(bias)!r}"
             )
         own, inner = (squeeze(part_of(bias, 0, i, 1), 0) for i in (0, 1))
-        given |= {"bias": own, "recurrent_bias": inner}
-    return given, str(gates), after
+        named_weights |= {"bias": own, "recurrent_bias": inner}
+    return named_weights, str(gates), after
 
 
 @d.guarded("gru_cell")
@@ -427,8 +427,8 @@ def gru_cell(
         >>> sg.gru_cell(np.ones((1, 1)), np.ones((1, 1)), gates, gates)
         array([[0.5]])
     """
-    given, order, after = _gru_weights(kernel, recurrent_kernel, bias, gates, reset_after)
-    x, weights, (h,) = _read(3, inputs, given, [state])
+    named_weights, order, after = _gru_weights(kernel, recurrent_kernel, bias, gates, reset_after)
+    x, weights, (h,) = _read(3, inputs, named_weights, [state])
     return _named(_gru_step(_one_step(x, [h], weights), h, weights, order, after), name)
 
 
@@ -480,8 +480,8 @@ def gru(
         >>> ys.shape, h.shape
         ((1, 5, 3), (1, 3))
     """
-    given, order, after = _gru_weights(kernel, recurrent_kernel, bias, gates, reset_after)
-    x, weights, states = _read(3, inputs, given, [initial_state])
+    named_weights, order, after = _gru_weights(kernel, recurrent_kernel, bias, gates, reset_after)
+    x, weights, states = _read(3, inputs, named_weights, [initial_state])
     results, (h,) = _layer(
         lambda x, carry: [_gru_step(x, carry[0], weights, order, after)],
         x,

@@ -66,14 +66,14 @@ def _pullback(
     if op.length == 0:  # What is live is a carry, which stays as it is.
         return [gs[i] for i in live]
     body: Body = op.body
-    wanted, given = _alive(op, body_masks(body, acting), gs, live)
-    if not given:
+    wanted, seeded = _alive(op, body_masks(body, acting), gs, live)
+    if not seeded:
         return [None] * len(live)
     origin = d.current().origin
     with d.tracing("the gradient of a loop", body.graph, remakes=True, origin=origin) as trace:
-        seed = {(o, NOWHERE): d.parameter_of(trace.graph, body.results[o].type, op) for o in given}
-        found = _pulled(op, wanted, seed, acting)
-        pull = _Pullback(op, gs, seed, found)
+        seed = {(o, NOWHERE): d.parameter_of(trace.graph, body.results[o].type, op) for o in seeded}
+        cotangents = _pulled(op, wanted, seed, acting)
+        pull = _Pullback(op, gs, seed, cotangents)
         pull.arrange()
         results = [*pull.next_carries(), *pull.next_sums(), *pull.slices()]
         step = d.close(trace, pull.parameters, results)
@@ -91,7 +91,7 @@ def _pulled(
     body: Body = op.body
     parameters = {x: i for i, x in enumerate(body.inputs)}
     xs = [body.inputs[i] for i in wanted]
-    found: dict[Key, list[Output]] = {}
+    cotangents: dict[Key, list[Output]] = {}
     new = list(seed)
     while new:
         ys = [body.results[o] for o, _ in new]
@@ -101,11 +101,11 @@ def _pulled(
         new = []
         for i, parts in zip(wanted, arrived, strict=True):
             for held, dx in parts.items():
-                found.setdefault((i, held), []).append(dx)
+                cotangents.setdefault((i, held), []).append(dx)
                 if i < op.carries and held and (i, held) not in seed:
                     seed[i, held] = d.parameter_of(dx.op.graph, body.results[i].type, op)
                     new.append((i, held))
-    return {key: some[0] if len(some) == 1 else add_n(some) for key, some in found.items()}
+    return {key: some[0] if len(some) == 1 else add_n(some) for key, some in cotangents.items()}
 
 
 def _alive(
@@ -122,17 +122,17 @@ def _alive(
     def led_to(wanted: int) -> int:
         return fixed | sum(1 << j for j in carried if masks[j] & wanted)
 
-    def read_by(given: int) -> int:
-        read = functools.reduce(int.__or__, [mask for o, mask in enumerate(masks) if given >> o & 1], 0)
+    def read_by(seeded: int) -> int:
+        read = functools.reduce(int.__or__, [mask for o, mask in enumerate(masks) if seeded >> o & 1], 0)
         return stacked | sum(1 << j for j in carried if read >> j & 1)
 
     steps = None if _may_be_empty(op) or op.length > FOLLOWED else op.length
     wanted = _by_steps(sum(1 << i for i in live), led_to, steps)
-    given = _by_steps(sum(1 << o for o, g in enumerate(gs) if g is not None), read_by, steps)
+    seeded = _by_steps(sum(1 << o for o, g in enumerate(gs) if g is not None), read_by, steps)
     # If there may be no step at all, the cotangent of a carry's last value reaches its first value.
     ways = [mask | (1 << o if _may_be_empty(op) and o in carried else 0) for o, mask in enumerate(masks)]
     leading, reached = set[int](), 0
-    for some, others in zip(reversed(given), wanted, strict=True):
+    for some, others in zip(reversed(seeded), wanted, strict=True):
         for o, mask in enumerate(ways):
             if some >> o & 1 and mask & others:
                 leading.add(o)
@@ -142,14 +142,14 @@ def _alive(
 
 def _by_steps(first: int, after: Callable[[int], int], steps: int | None) -> list[int]:
     """A set at each of so many steps; where their number is not known, all that it is at any of them."""
-    found = [first]
+    sets = [first]
     if steps is None:
         while (wider := first | after(first)) != first:
             first = wider
         return [first]
-    while len(found) < steps:
-        found.append(after(found[-1]))
-    return found
+    while len(sets) < steps:
+        sets.append(after(sets[-1]))
+    return sets
 
 
 def _may_be_empty(op: Operation) -> bool:
@@ -171,19 +171,23 @@ class _Pullback:
     """
 
     def __init__(
-        self, op: Operation, gs: Sequence[Output | None], seed: dict[Key, Output], found: dict[Key, Output]
+        self,
+        op: Operation,
+        gs: Sequence[Output | None],
+        seed: dict[Key, Output],
+        cotangents: dict[Key, Output],
     ) -> None:
         carries, first_constant = op.carries, op.carries + op.sequences
         self.op = op
         self.gs = gs
-        self.found = found
+        self.cotangents = cotangents
         self.seed = seed
         # Carries take part even if their cotangents lead to no wanted operand.
         self.carries = sorted(
-            dict.fromkeys(key for key in (*seed, *found) if key[0] < carries), key=lambda key: key[0]
+            dict.fromkeys(key for key in (*seed, *cotangents) if key[0] < carries), key=lambda key: key[0]
         )
-        self.constants = [key for key in found if key[0] >= first_constant]
-        self.sequences = [key for key in found if carries <= key[0] < first_constant]
+        self.constants = [key for key in cotangents if key[0] >= first_constant]
+        self.sequences = [key for key in cotangents if carries <= key[0] < first_constant]
         self.results = [key for key in seed if key[0] >= carries]
         self.sums: dict[Key, Output] = {}
         self.parameters: list[Output] = []
@@ -207,19 +211,19 @@ class _Pullback:
 
     def next_carries(self) -> list[Output]:
         """The cotangents of the carries before the step."""
-        made = []
+        cotangents = []
         for key in self.carries:
-            part = self.found.get(key)
-            made.append(zeros_like(self.seed[key]) if part is None else part)
-        return made
+            part = self.cotangents.get(key)
+            cotangents.append(zeros_like(self.seed[key]) if part is None else part)
+        return cotangents
 
     def next_sums(self) -> list[Output]:
         """The sums of the constants' cotangents, with those of this step added."""
-        return [add(self.sums[key], wide(self.found[key])) for key in self.constants]
+        return [add(self.sums[key], wide(self.cotangents[key])) for key in self.constants]
 
     def slices(self) -> list[Output]:
         """The cotangents of the sequences' slices at this step."""
-        return [self.found[key] for key in self.sequences]
+        return [self.cotangents[key] for key in self.sequences]
 
     def keep(self, captures: dict[Output, Output]) -> None:
         """Find a source for each value of the forward step that the step uses."""
@@ -245,8 +249,8 @@ class _Pullback:
                 extra.append((x, parameter))
         with d.building_in(op.graph):
             if unchanging:
-                made = d.inline([x for x, _ in unchanging], operand)
-                self.fixed += zip(made, [parameter for _, parameter in unchanging], strict=True)
+                values = d.inline([x for x, _ in unchanging], operand)
+                self.fixed += zip(values, [parameter for _, parameter in unchanging], strict=True)
             if extra:
                 wider = Body(body.graph, body.inputs, [*body.outputs, *(x for x, _ in extra)])
                 again = d.emit(Scan, op.inputs, (wider, *op.values[1:]), "")
@@ -267,12 +271,12 @@ class _Pullback:
         inputs = (*first, *sums, *results, *(x for x, _ in self.kept), *(x for x, _ in self.fixed))
         count = len(first) + len(sums)
         values = (step, count, len(results) + len(self.kept), op.length, not op.reverse, op.unroll)
-        made = d.emit(Scan, inputs, values, "").outputs
+        dxs = d.emit(Scan, inputs, values, "").outputs
         place = {i: k for k, i in enumerate(live)}
         arrived = {
             (place[i], holds): dx
-            for (i, holds), dx in zip([*self.carries, *self.constants, *self.sequences], made, strict=False)
-            if i in place and ((i, holds) in self.found or (_may_be_empty(op) and i < op.carries))
+            for (i, holds), dx in zip([*self.carries, *self.constants, *self.sequences], dxs, strict=False)
+            if i in place and ((i, holds) in self.cotangents or (_may_be_empty(op) and i < op.carries))
         }
         return by_operand(arrived, arrived.values(), len(live))
 
@@ -324,12 +328,12 @@ class Scan(Op):
                     f"(C3) the first axis of {operands[i]!r} must have the loop's length {length}"
                 )
             parts[i] = d.tensor_type(operands[i].dtype, operands[i].shape[1:])
-        taken, given = body.input_types, body.output_types
-        if not same_types(taken, parts):
-            raise ShapeError(f"(C1) the body takes {taken}, not {tuple(parts)}")
-        if not same_types(given[:carries], taken[:carries]):
-            raise ShapeError(f"(C2) the body must return the carry {taken[:carries]} first, not {given}")
-        return (*operands[:carries], *(d.tensor_type(t.dtype, (length, *t.shape)) for t in given[carries:]))
+        takes, gives = body.input_types, body.output_types
+        if not same_types(takes, parts):
+            raise ShapeError(f"(C1) the body takes {takes}, not {tuple(parts)}")
+        if not same_types(gives[:carries], takes[:carries]):
+            raise ShapeError(f"(C2) the body must return the carry {takes[:carries]} first, not {gives}")
+        return (*operands[:carries], *(d.tensor_type(t.dtype, (length, *t.shape)) for t in gives[carries:]))
 
     gradient: Joint = Joint(_pullback)
     samples: d.Samples = ()
@@ -354,12 +358,12 @@ class Scan(Op):
         parts = operands[carries : carries + sequences]
         stacked = [xp.empty(t.shape, t.dtype.numpy) for t in types.outputs[carries:]]
         for i in reversed(range(length)) if reverse else range(length):
-            made = run(body, [*carry, *(x[i] for x in parts), *rest])
-            carry = made[:carries]
-            for results, y in zip(stacked, made[carries:], strict=True):
+            outputs = run(body, [*carry, *(x[i] for x in parts), *rest])
+            carry = outputs[:carries]
+            for results, y in zip(stacked, outputs[carries:], strict=True):
                 results[i] = y
-        made = [*carry, *stacked]
-        return made[0] if len(made) == 1 else made
+        outputs = [*carry, *stacked]
+        return outputs[0] if len(outputs) == 1 else outputs
 
     @staticmethod
     def xla(
@@ -376,15 +380,15 @@ class Scan(Op):
         rest = operands[carries + sequences :]
 
         def step(carry: Any, parts: tuple[Array, ...]) -> Any:
-            made = run(body, [*carry, *parts, *rest])
-            return tuple(made[:carries]), tuple(made[carries:])
+            outputs = run(body, [*carry, *parts, *rest])
+            return tuple(outputs[:carries]), tuple(outputs[carries:])
 
         first, parts = tuple(operands[:carries]), tuple(operands[carries : carries + sequences])
         carry, results = xp.lax.scan(
             step, first, parts, length, reverse=reverse, unroll=max(min(unroll, length), 1)
         )
-        made = (*carry, *results)
-        return made[0] if len(made) == 1 else made
+        outputs = (*carry, *results)
+        return outputs[0] if len(outputs) == 1 else outputs
 
     @classmethod
     def runs(cls, op: Operation) -> Any:
@@ -493,49 +497,49 @@ def map_fn(
     def step(carry: None, x: ArrayLike) -> tuple[None, Any]:
         return carry, fn(x)
 
-    made = run_scan("map_fn", step, None, elems, None, False, 1, name)[1]
+    results = run_scan("map_fn", step, None, elems, None, False, 1, name)[1]
     for signature in (dtype, fn_output_signature):
         if signature is not None:
-            _check_signature(signature, made)
-    return made
+            _check_signature(signature, results)
+    return results
 
 
 @d.reads_arguments
-def _check_signature(signature: Any, made: Any) -> None:
+def _check_signature(signature: Any, tree: Any) -> None:
     """Raise if the results have other dtypes than the signature says."""
     dtypes, spec = d.flatten(signature)
     expected = [d.dtype_of(dtype) for dtype in dtypes]
-    results, made_spec = d.flatten(made)
-    found = [d.type_of(y).dtype for y in results]
-    if expected != found or (spec != made_spec and len(found) > 1):
+    results, results_spec = d.flatten(tree)
+    actual = [d.type_of(y).dtype for y in results]
+    if expected != actual or (spec != results_spec and len(actual) > 1):
         raise DTypeError(
-            f"map_fn: the function returns {', '.join(map(str, found))}, not "
+            f"map_fn: the function returns {', '.join(map(str, actual))}, not "
             f"{', '.join(map(str, expected))} as fn_output_signature says; convert with sg.cast"
         )
 
 
 def _length(parts: Sequence[Any], length: int | Dim | None, what: str) -> int | Dim:
     """The number of steps, which all sequences and *length* must agree on."""
-    found = length
+    agreed = length
     if length is not None and not isinstance(length, Dim):
         if not d.is_whole(length):
             raise ArgumentError(f"{what}: length must be a number of steps, not {length!r}")
-        found = d.whole(length)
-        if found < 0:
-            raise ArgumentError(f"{what}: length must not be negative, not {found}")
+        agreed = d.whole(length)
+        if agreed < 0:
+            raise ArgumentError(f"{what}: length must not be negative, not {agreed}")
     for x in parts:
         kind = d.type_of(x)
         if not kind.ndim:
             raise ShapeError(f"{what}: a sequence needs a first axis, and {kind!r} has none")
-        if found is None or isinstance(found, Dim):
-            found = kind.shape[0] if found is None or d.same_size(found, kind.shape[0]) else found
-        if not d.same_size(found, kind.shape[0]):
+        if agreed is None or isinstance(agreed, Dim):
+            agreed = kind.shape[0] if agreed is None or d.same_size(agreed, kind.shape[0]) else agreed
+        if not d.same_size(agreed, kind.shape[0]):
             sizes = d.show_shape([d.type_of(y).shape[:1] for y in parts])
             of_length = "" if length is None else f", and length={length}"
             raise ShapeError(f"{what}: the sequences' first axes must have one size, not {sizes}{of_length}")
-    if found is None:
+    if agreed is None:
         raise ArgumentError(f"{what}: needs xs, or a length")
-    result: int | Dim = found
+    result: int | Dim = agreed
     return result
 
 
@@ -561,13 +565,13 @@ def run_scan(
         )
 
     def called(carry: Any, part: Any) -> Any:
-        made = f(carry, part)
-        if not isinstance(made, tuple) or len(made) != 2:
+        pair = f(carry, part)
+        if not isinstance(pair, tuple) or len(pair) != 2:
             raise ArgumentError(
-                f"{what}: the function must return a pair (carry, result), not {type(made).__name__}"
+                f"{what}: the function must return a pair (carry, result), not {type(pair).__name__}"
             )
-        specs[:] = [d.flatten(part)[1] for part in made]
-        return made
+        specs[:] = [d.flatten(part)[1] for part in pair]
+        return pair
 
     specs: list[Any] = []
 
@@ -581,8 +585,8 @@ def run_scan(
         traced = trace()
     check_carry([d.type_of(x) for x in first], carry_spec, traced, specs[0], what)
     values = (traced.body(), len(first), len(parts), length, reverse, unroll)
-    made = apply_traced(Scan, traced, (*first, *parts, *traced.trace.captures), values, name)
-    return d.unflatten(carry_spec, made[: len(first)]), d.unflatten(specs[1], made[len(first) :])
+    results = apply_traced(Scan, traced, (*first, *parts, *traced.trace.captures), values, name)
+    return d.unflatten(carry_spec, results[: len(first)]), d.unflatten(specs[1], results[len(first) :])
 
 
 d.publish(Scan, scan)

@@ -63,12 +63,12 @@ class Parts(dict[Holds, Output]):
     """The cotangents of one operand by what is held where they arrive; their sum is its gradient."""
 
 
-def by_operand(keys: Iterable[Key], made: Iterable[Output], count: int) -> list[Output | Parts | None]:
+def by_operand(keys: Iterable[Key], cotangents: Iterable[Output], count: int) -> list[Output | Parts | None]:
     """For each of so many operands its cotangent; Parts if something is held for some of it."""
-    found = [Parts() for _ in range(count)]
-    for (i, holds), dx in zip(keys, made, strict=False):
-        found[i][holds] = dx
-    return [parts if parts.keys() - {NOWHERE} else parts.get(NOWHERE) for parts in found]
+    by_position = [Parts() for _ in range(count)]
+    for (i, holds), dx in zip(keys, cotangents, strict=False):
+        by_position[i][holds] = dx
+    return [parts if parts.keys() - {NOWHERE} else parts.get(NOWHERE) for parts in by_position]
 
 
 class Cotangents:
@@ -93,23 +93,23 @@ class Cotangents:
                 self.add(y, seed)
 
     def add(self, x: Output, dx: Output) -> None:
-        known = self._arrived.get(x)
-        if known is None:
+        earlier = self._arrived.get(x)
+        if earlier is None:
             self._arrived[x] = dx
-        elif isinstance(known, list):
-            known.append(dx)
+        elif isinstance(earlier, list):
+            earlier.append(dx)
         else:
-            self._arrived[x] = [known, dx]
+            self._arrived[x] = [earlier, dx]
 
     def arrived_at(self, x: Output) -> Output | None:
         """The sum of the cotangents that have arrived at a tensor; None if there are none."""
-        known = self._arrived.pop(x, None)
-        if isinstance(known, list):
+        cotangent = self._arrived.pop(x, None)
+        if isinstance(cotangent, list):
             self._builder.origin = x.op
-            known = add(known[0], known[1]) if len(known) == 2 else add_n(known)
-        if x in self._kept and known is not None:
-            self._arrived[x] = known
-        return known
+            cotangent = add(cotangent[0], cotangent[1]) if len(cotangent) == 2 else add_n(cotangent)
+        if x in self._kept and cotangent is not None:
+            self._arrived[x] = cotangent
+        return cotangent
 
     def take(self, op: Operation) -> Any:
         """The cotangent of an operation's output; for several outputs, a tuple.

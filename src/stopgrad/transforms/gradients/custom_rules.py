@@ -74,8 +74,8 @@ class _Custom(Generic[P, R]):
         fixed = [values[n] for n in sorted(held)]
 
         def join(moving: Sequence[Any]) -> list[Any]:
-            given = iter(moving)
-            return [values[i] if i in held else next(given) for i in range(len(values))]
+            remaining = iter(moving)
+            return [values[i] if i in held else next(remaining) for i in range(len(values))]
 
         def f(*moving: Any) -> Any:
             return self._with_gradient(fixed, moving, join)
@@ -154,18 +154,20 @@ class custom_vjp(_Custom[P, R]):  # noqa: N801 - JAX's name
         assert self._fwd is not None
         bwd = self._bwd
         assert bwd is not None
-        made = self._running(self._fwd, *join(args))
-        if not isinstance(made, tuple) or len(made) != 2:
+        pair = self._running(self._fwd, *join(args))
+        if not isinstance(pair, tuple) or len(pair) != 2:
             raise ArgumentError(
                 "custom_vjp: the forward function returns a pair, the result and what the backward one needs,"
-                f" not {type(made).__name__}"
+                f" not {type(pair).__name__}"
             )
-        result, kept = made
+        result, residuals = pair
         _, spec = flatten(result)
 
         def pullback(*cotangents: Any) -> Any:
-            found = self._running(bwd, *fixed, kept, unflatten(spec, cotangents))
-            parts = (found,) if len(args) == 1 and not isinstance(found, (tuple, list)) else tuple(found)
+            returned = self._running(bwd, *fixed, residuals, unflatten(spec, cotangents))
+            parts = (
+                (returned,) if len(args) == 1 and not isinstance(returned, (tuple, list)) else tuple(returned)
+            )
             if len(parts) != len(args):
                 raise GradientError(
                     f"custom_vjp: the backward function returned {len(parts)} cotangents for {len(args)} "
@@ -251,16 +253,16 @@ class custom_jvp(_Custom[P, R]):  # noqa: N801 - JAX's name
             filled = list(leaves)
             for i, t in zip(places, tangents, strict=True):
                 filled[i] = t
-            made = self._running(rule, *fixed, args, unflatten(spec, filled))
-            if not isinstance(made, tuple) or len(made) != 2:
+            pair = self._running(rule, *fixed, args, unflatten(spec, filled))
+            if not isinstance(pair, tuple) or len(pair) != 2:
                 raise ArgumentError(
                     "custom_jvp: the rule returns a pair, the result and its tangent, not "
-                    f"{type(made).__name__}"
+                    f"{type(pair).__name__}"
                 )
-            parts = gradients(flatten(made[1])[0], tangents, list(cotangents))
-            found: list[Any] = [None] * len(leaves)
+            parts = gradients(flatten(pair[1])[0], tangents, list(cotangents))
+            leaf_cotangents: list[Any] = [None] * len(leaves)
             for i, part in zip(places, parts, strict=True):
-                found[i] = part
-            return unflatten(spec, found)
+                leaf_cotangents[i] = part
+            return unflatten(spec, leaf_cotangents)
 
         return call(self.fun, *join(args)), pullback

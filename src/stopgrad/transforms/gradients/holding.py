@@ -53,8 +53,8 @@ def is_open(op: Operation, acting: Acting) -> bool:
 
 def has_open_gates(path: Sequence[Step], acting: Acting) -> bool:
     """Whether an open selective gate is on the path, or in a body of an operation on it."""
-    some = [op for op, _ in path if op.definition.always_open is None]
-    return any(is_open(op, acting) for op in some)
+    selective = [op for op, _ in path if op.definition.always_open is None]
+    return any(is_open(op, acting) for op in selective)
 
 
 def total(parts: Mapping[Any, Output]) -> Output | None:
@@ -62,9 +62,9 @@ def total(parts: Mapping[Any, Output]) -> Output | None:
     return _sum(list(parts.values())) if parts else None
 
 
-def _sum(some: Sequence[Output]) -> Output:
-    made: Output = some[0] if len(some) == 1 else add_n(some)
-    return made
+def _sum(cotangents: Sequence[Output]) -> Output:
+    result: Output = cotangents[0] if len(cotangents) == 1 else add_n(cotangents)
+    return result
 
 
 class Seen(Operation):
@@ -144,15 +144,15 @@ class Holding:
         while path:
             op, live = path.pop()
             builder.origin = op
-            found = {here: g for here in waiting.pop(op, ()) if (g := arrived[here].take(op)) is not None}
-            if op.definition.clips and len(found) > 1:  # It is not linear: what comes is clipped together.
-                found = {frozenset.intersection(*found): total(found)}
-            for here, g in found.items():
+            gs = {here: g for here in waiting.pop(op, ()) if (g := arrived[here].take(op)) is not None}
+            if op.definition.clips and len(gs) > 1:  # It is not linear: what comes is clipped together.
+                gs = {frozenset.intersection(*gs): total(gs)}
+            for here, g in gs.items():
                 builder.origin = op
                 for x, dx, there in self._pull(op, g, live, here):
                     add(x, dx, there)
         return [
-            {here: g for here, found in arrived.items() if (g := found.arrived_at(x)) is not None} for x in xs
+            {here: g for here, sums in arrived.items() if (g := sums.arrived_at(x)) is not None} for x in xs
         ]
 
     def run_inside(
@@ -170,14 +170,15 @@ class Holding:
 
     def _outside(self, parts: Mapping[Held, Output]) -> Parts:
         """The cotangents of a parameter, by the operands that are held; nobody outside asks for the rest."""
-        at = self._parameters
-        found: dict[Holds, list[Output]] = {}
+        place = self._parameters
+        by_operands: dict[Holds, list[Output]] = {}
         for held, dx in parts.items():
             operands = [
-                frozenset(at[x] for n in hold.names for x in aliases_of(n, {}) if x in at) for hold in held
+                frozenset(place[x] for n in hold.names for x in aliases_of(n, {}) if x in place)
+                for hold in held
             ]
-            found.setdefault(frozenset(some for some in operands if some), []).append(dx)
-        return Parts({holds: _sum(some) for holds, some in found.items()})
+            by_operands.setdefault(frozenset(some for some in operands if some), []).append(dx)
+        return Parts({holds: _sum(some) for holds, some in by_operands.items()})
 
     def _pull(
         self, op: Operation, g: Any, live: Sequence[int], held: Held
@@ -224,8 +225,8 @@ class Holding:
         """What of it must be held behind *x*: the tensors on which an operand of its operation depends."""
         if self._parameters:
             return held if x.op.inputs or x in self._parameters else NOTHING
-        known = self._names_above.get(x.op, 0)
-        return frozenset([hold for hold in held if known & self._bits_of(hold)])
+        above = self._names_above.get(x.op, 0)
+        return frozenset([hold for hold in held if above & self._bits_of(hold)])
 
     def _gated(self, x: Output, held: Held) -> Output:
         """The tensor behind a gate for each of these, as far as it depends on them."""
@@ -240,8 +241,8 @@ class Holding:
 
     def _gate(self, x: Output, hold: Hold) -> Output:
         """A gate, built once, beside what it gates, with the line of the gate that asks for it."""
-        made = self._gates.get((x, hold))
-        if made is None:
+        gate = self._gates.get((x, hold))
+        if gate is None:
             names, when = hold
             definition = StopGradientTowards if when is None else StopGradientWhen
             operands = (x, *names) if when is None else (x, when, *names)
@@ -252,8 +253,8 @@ class Holding:
                 op = shared.get((definition, operands))
                 if op is None or not op.graph.holds(op):
                     op = shared[definition, operands] = emit(definition, operands, (), "")
-            made = self._gates[x, hold] = op.outputs[0]
-        return made
+            gate = self._gates[x, hold] = op.outputs[0]
+        return gate
 
     @cached_property
     def _named(self) -> list[tuple[Operation, list[list[Output]]]]:
@@ -274,29 +275,29 @@ class Holding:
     def _names_above(self) -> dict[Operation, int]:
         """The named tensors on which the operands of an operation behind a gate depend."""
         ends = [x for op in self._opened for x in op.inputs if x.type.differentiable]
-        bits, found = self._bits, dict[Operation, int]()
+        bits, above = self._bits, dict[Operation, int]()
         for op, live in between(ends, bits):
-            known = 0
+            mask = 0
             for i in live:
                 x = op.inputs[i]
-                known |= found.get(x.op, 0) | bits.get(x, 0)
-            found[op] = known
-        return found
+                mask |= above.get(x.op, 0) | bits.get(x, 0)
+            above[op] = mask
+        return above
 
     def _bits_of(self, hold: Hold) -> int:
-        known = self._hold_bits.get(hold)
-        if known is None:
+        mask = self._hold_bits.get(hold)
+        if mask is None:
             aliases = {x for n in hold.names for x in aliases_of(n, {})}
-            known = self._hold_bits[hold] = sum(self._bits.get(x, 0) for x in aliases)
-        return known
+            mask = self._hold_bits[hold] = sum(self._bits.get(x, 0) for x in aliases)
+        return mask
 
     @cached_property
     def _origins(self) -> dict[tuple[Output, ...], Operation]:
         """The gates, by what they name here."""
-        found: dict[tuple[Output, ...], Operation] = {}
+        origins: dict[tuple[Output, ...], Operation] = {}
         for gate, named in self._named:
-            found.setdefault(_sorted({aliases[0] for aliases in named if aliases}), gate)
-        return found
+            origins.setdefault(_sorted({aliases[0] for aliases in named if aliases}), gate)
+        return origins
 
 
 def _sorted(names: Collection[Output]) -> tuple[Output, ...]:

@@ -45,7 +45,7 @@ def between(
     size = max([y.op.id for y in ys], default=0) + 1
     lowest = min(x.op.id for x in xs)
     seen = bytearray(size)
-    found: list[Operation] = []
+    operations: list[Operation] = []
     stack: list[Operation] = []
     parts: dict[Operation, set[int]] = {}  # The outputs reached, of operations whose outputs differ.
     part_stack: list[Output] = []
@@ -70,7 +70,7 @@ def between(
             else:
                 seen[id] = _WHOLE
                 stack.append(source)
-            found.append(source)
+            operations.append(source)
         if stack:
             op = stack.pop()
             inputs = op.inputs
@@ -82,12 +82,12 @@ def between(
             inputs, positions = y.op.inputs, pairs(y.op, acting)[y.index]
         else:
             break
-    found.sort(key=by_id)
-    return _carrying(found, xs, stops, acting, parts, size)
+    operations.sort(key=by_id)
+    return _carrying(operations, xs, stops, acting, parts, size)
 
 
 def _carrying(
-    found: Sequence[Operation],
+    operations: Sequence[Operation],
     xs: Collection[Output],
     stops: Collection[Output],
     acting: Acting,
@@ -100,7 +100,7 @@ def _carrying(
     for x in carrying:
         carries[x.op.id] = _WHOLE if len(x.op.outputs) == 1 else _IN_PART
     path: list[Step] = []
-    for op in found:
+    for op in operations:
         inputs, reached = op.inputs, None
         positions: Sequence[int] | None = op.definition.always_open
         if positions is None:
@@ -139,9 +139,9 @@ def _carrying(
 
 def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Sequence[int]]:
     """For each output of an operation, the inputs to which its gradient passes."""
-    found = op.definition.dependence(op)
-    if found is not None:
-        return [[i for i in inputs if i in set(open_inputs(op, acting))] for inputs in found]
+    dependence = op.definition.dependence(op)
+    if dependence is not None:
+        return [[i for i in inputs if i in set(open_inputs(op, acting))] for inputs in dependence]
     reached: list[set[int]] = [set() for _ in op.outputs]
     wired: set[int] = set()
     for wire in op.definition.wires(op):
@@ -155,19 +155,19 @@ def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Sequence[int]]:
 
 def masks_in_runs(wire: Wire, acting: Acting = NOBODY) -> list[int]:
     """For each result of a body that runs as often as the wire says, as :func:`body_masks` for one run."""
-    by = {k: m for m, k in wire.feedback.items()}
-    fed = sum(1 << k for k in by)
+    carried_from = {k: m for m, k in wire.feedback.items()}
+    fed = sum(1 << k for k in carried_from)
 
     def then(later: list[int], earlier: list[int]) -> list[int]:
-        made = []
+        masks = []
         for m, mask in enumerate(later):
             # What is no carry collects the results of all runs.
             through = mask & ~fed if m in wire.feedback else mask & ~fed | earlier[m]
-            for k, source in by.items():
+            for k, source in carried_from.items():
                 if mask >> k & 1:
                     through |= earlier[source]
-            made.append(through)
-        return made
+            masks.append(through)
+        return masks
 
     once = body_masks(wire.body, acting)
     never = [1 << wire.feedback[m] if m in wire.feedback else 0 for m in range(len(once))]
@@ -201,8 +201,8 @@ def repeated(once: T, never: T, runs: int | None, then: Callable[[T, T], T]) -> 
 def body_masks(body: Body, acting: Acting = NOBODY) -> list[int]:
     """For each result of a body, a bit mask of the parameters to which its gradient passes."""
     plain = acting.isdisjoint(selective_in(body))
-    found: list[int] | None = body.memo.get("masks") if plain else None
-    if found is None:
+    result_masks: list[int] | None = body.memo.get("masks") if plain else None
+    if result_masks is None:
         masks = {x: 1 << k if x.type.differentiable else 0 for k, x in enumerate(body.inputs)}
         for op in body.operations():
             if op.definition.tells_apart:
@@ -215,10 +215,10 @@ def body_masks(body: Body, acting: Acting = NOBODY) -> list[int]:
                     for i in inputs:
                         mask |= masks[op.inputs[i]]
                 masks[y] = mask
-        found = [0 if y is None else masks[y] for y in body.outputs]
+        result_masks = [0 if y is None else masks[y] for y in body.outputs]
         if plain:
-            body.memo["masks"] = found
-    return found
+            body.memo["masks"] = result_masks
+    return result_masks
 
 
 def routes(

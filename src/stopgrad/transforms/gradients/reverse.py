@@ -74,8 +74,8 @@ def parts_in_body(
     """
     if any(holds) or has_open_gates(path, acting):
         return Holding(path, acting, parameters).run_inside(ys, xs, seeds, path, holds)
-    found = backpropagate(ys, xs, seeds, path, acting)
-    return [Parts() if dx is None else Parts({NOWHERE: dx}) for dx in found]
+    cotangents = backpropagate(ys, xs, seeds, path, acting)
+    return [Parts() if dx is None else Parts({NOWHERE: dx}) for dx in cotangents]
 
 
 # ------------------------------------------------------------------------------------------ around it
@@ -148,9 +148,9 @@ def gradients(
         raise GradientError(
             f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}"
         )
-    found = _derivatives(ys, xs, grad_ys, stop_gradients, name, unconnected == "zero")
+    derivatives = _derivatives(ys, xs, grad_ys, stop_gradients, name, unconnected == "zero")
     is_flat = isinstance(xs, (Output, Operation)) or (type(xs) is list and {*map(type, xs)} == {Output})
-    return found if is_flat else unflatten(flatten(xs)[1], found)
+    return derivatives if is_flat else unflatten(flatten(xs)[1], derivatives)
 
 
 def _derivatives(
@@ -215,17 +215,17 @@ def _pulled(
     trace: Trace | None = builder.tracing
     while graph is not None and leaving:
         here = leaving.pop(graph, [])
-        wanted = [x for x in arrived if x.op.graph is graph]
+        local_xs = [x for x in arrived if x.op.graph is graph]
         captures: dict[Output, Output] = {}
         if trace is not None and any(x.op.graph is not graph for x in xs):
             captures = {parameter: x for x, parameter in trace.captures.items()}
             stops = {*stops, *(parameter for parameter, x in captures.items() if x in stops)}
         if here:
-            reached = list(dict.fromkeys([*wanted, *captures]))
-            found = _through([y for y, _ in here], reached, [g for _, g in here], stops, builder)
-            arrived.update((x, found[x]) for x in wanted)
+            reached = list(dict.fromkeys([*local_xs, *captures]))
+            cotangents = _through([y for y, _ in here], reached, [g for _, g in here], stops, builder)
+            arrived.update((x, cotangents[x]) for x in local_xs)
             for parameter, x in captures.items():
-                g = found[parameter]
+                g = cotangents[parameter]
                 if g is not None:
                     leaving.setdefault(x.op.graph, []).append((x, g))
         graph, trace = (None, None) if trace is None else (trace.outer_graph, trace.outer)
@@ -244,18 +244,18 @@ def _through(
     builder: Builder,
 ) -> dict[Output, Output | None]:
     """The cotangents that reach xs from seeds at ys, all in one graph."""
-    found = routes(ys, xs, stops)
+    groups = routes(ys, xs, stops)
     shared = builder.shared
     assert shared is not None
     arrived: dict[Output, Output | None] = {}
-    for _, _, path in found:
+    for _, _, path in groups:
         for op, _ in path:
             # Operations that an earlier differentiation generated are reused.
             if op.origin is not None and op.definition.merged and _may_use(op, builder):
                 shared[op.definition, op.inputs, op.values] = op
-    large = sum(len(path) for _, _, path in found) >= TOLD
+    large = sum(len(path) for _, _, path in groups) >= TOLD
     with Progress("generating gradients") if large else nullcontext():
-        for acting, group, path in found:
+        for acting, group, path in groups:
             arrived.update(zip(group, backpropagate(ys, group, seeds, path, acting, stops), strict=True))
     return arrived
 
@@ -279,22 +279,22 @@ def _one_graph(ys: Sequence[Output], others: Sequence[Output]) -> Graph:
 
 def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph, builder: Builder) -> list[Output]:
     """The cotangents of ys to begin with, checked against their ys."""
-    given = (
+    cotangents = (
         [None] * len(ys)
         if grad_ys is None
         else list(grad_ys)
         if isinstance(grad_ys, (list, tuple))
         else flatten(grad_ys)[0]
     )
-    if len(given) != len(ys):
-        raise GradientError(f"gradients: {len(given)} grad_ys for {len(ys)} ys; give one each")
+    if len(cotangents) != len(ys):
+        raise GradientError(f"gradients: {len(cotangents)} grad_ys for {len(ys)} ys; give one each")
     builder.origin = ys[0].op
-    return [_seed(y, g, graph, builder) for y, g in zip(ys, given, strict=True)]
+    return [_seed(y, g, graph, builder) for y, g in zip(ys, cotangents, strict=True)]
 
 
-def _seed(y: Output, given: ArrayLike | None, graph: Graph, builder: Builder) -> Output:
+def _seed(y: Output, cotangent: ArrayLike | None, graph: Graph, builder: Builder) -> Output:
     """The cotangent of one y: the given one, or ones."""
-    if given is None:
+    if cotangent is None:
         if y.dtype.is_complex:
             raise DTypeError(
                 f"gradients: {describe(y)} is complex; give its cotangent in grad_ys, or take sg.real or "
@@ -305,7 +305,8 @@ def _seed(y: Output, given: ArrayLike | None, graph: Graph, builder: Builder) ->
         return seed
     try:
         g = as_output(
-            as_array(given, y.dtype) if isinstance(given, (int, float, complex, list)) else given, graph
+            as_array(cotangent, y.dtype) if isinstance(cotangent, (int, float, complex, list)) else cotangent,
+            graph,
         )
     except DTypeError as error:
         raise DTypeError(f"gradients: no cotangent of {describe(y)}: {error.message}") from None

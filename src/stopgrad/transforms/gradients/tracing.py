@@ -60,16 +60,18 @@ class Tracing:
         array = as_array(x, self._company if isinstance(x, float) else None)
         if not self.computes:
             return identity(as_output(array, self.graph), name or None)
-        made = emit(Placeholder, (), (dtype_of(array.dtype), array.shape, ()), name, self.graph).outputs[0]
-        self.feeds[made] = array
-        return made
+        placeholder = emit(
+            Placeholder, (), (dtype_of(array.dtype), array.shape, ()), name, self.graph
+        ).outputs[0]
+        self.feeds[placeholder] = array
+        return placeholder
 
     def names(self, tree: Any, first: str) -> list[str]:
         """Names for the leaves of an argument called *first*; empty in a graph of the user's."""
-        found = paths(tree)
+        leaf_paths = paths(tree)
         if not self._named:
-            return [""] * len(found)
-        return [operation_name(".".join(part for part in (first, path) if part)) for path in found]
+            return [""] * len(leaf_paths)
+        return [operation_name(".".join(part for part in (first, path) if part)) for path in leaf_paths]
 
     def enter(self, tree: Any, first: str = "") -> Any:
         """*tree* with stand-ins for its tensors; all other leaves are unchanged."""

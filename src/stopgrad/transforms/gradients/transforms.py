@@ -43,8 +43,8 @@ Arguments = TypeVarTuple("Arguments")
 def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
     """The positions that argnums name, counted from the front; raises unless *args* has them."""
     alone = is_whole(argnums) or not isinstance(argnums, Iterable)
-    given: Any = (argnums,) if alone else argnums
-    positions = tuple(given)
+    entries: Any = (argnums,) if alone else argnums
+    positions = tuple(entries)
     if not all(map(is_whole, positions)):
         raise ArgumentError(
             f"{what}: argnums={argnums!r} is no position, nor several; take 0 for the first argument"
@@ -89,8 +89,8 @@ def _cure(leaf: object) -> str:
 def like_targets(tree: Any, targets: Sequence[Output], values: Sequence[Any]) -> Any:
     """The structure of *tree* with the values in the places of the targets, and None elsewhere."""
     leaves, spec = flatten(tree)
-    found = {id(t): v for t, v in zip(targets, values, strict=True)}
-    return unflatten(spec, [found.get(id(leaf)) for leaf in leaves])
+    by_target = {id(t): v for t, v in zip(targets, values, strict=True)}
+    return unflatten(spec, [by_target.get(id(leaf)) for leaf in leaves])
 
 
 def _zero_or_none(g: Output | None, x: Output, unconnected: str) -> Output | None:
@@ -154,10 +154,10 @@ def value_and_grad(
             entered, targets = enter_arguments(tracing, args, positions, "grad", f)
             value, aux = with_aux(call(f, *entered, **tracing.enter(kwargs)), has_aux, "grad")
             y = _scalar(value, tracing.graph)
-            found = [
+            partials = [
                 _zero_or_none(g, x, unconnected) for g, x in zip(gradients(y, targets), targets, strict=True)
             ]
-            parts = tuple(like_targets(entered[i], targets, found) for i in positions)
+            parts = tuple(like_targets(entered[i], targets, partials) for i in positions)
             gradient = parts[0] if is_whole(argnums) else parts
             return tracing.results((((y, aux) if has_aux else y), gradient))
 
@@ -270,8 +270,8 @@ def grad(
     @functools.wraps(f)
     @reads_arguments
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        value, found = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
+        value, partials = both(*args, **kwargs)
+        return (partials, value[1]) if has_aux else partials
 
     return gradient
 
@@ -316,12 +316,12 @@ def vjp(f: Any, *primals: Any, has_aux: bool = False) -> Any:
 
     @guarded("vjp")
     def pullback(cotangents: Any) -> tuple[Any, ...]:
-        given = flatten(cotangents)[0]
-        if len(given) != len(ys):
+        gs = flatten(cotangents)[0]
+        if len(gs) != len(ys):
             raise GradientError(
-                f"vjp: {len(given)} cotangents for {len(ys)} results; give them in the structure of the value"
+                f"vjp: {len(gs)} cotangents for {len(ys)} results; give them in the structure of the value"
             )
-        symbolic = next((g.graph for g in given if isinstance(g, Output)), tracing.graph)
+        symbolic = next((g.graph for g in gs if isinstance(g, Output)), tracing.graph)
         if tracing.computes and symbolic is not tracing.graph:
             # The primals were arrays and the cotangents are outputs: build anew in the graph of these.
             with symbolic.as_default():
@@ -334,13 +334,13 @@ def vjp(f: Any, *primals: Any, has_aux: bool = False) -> Any:
         with call.building():
             seeds = [
                 call.stand_in(as_array(g, y.dtype) if isinstance(g, (int, float, complex)) else g)
-                for g, y in zip(given, ys, strict=True)
+                for g, y in zip(gs, ys, strict=True)
             ]
-            found = [
+            partials = [
                 _zero_or_none(g, x, "zero")
                 for g, x in zip(gradients(ys, targets, seeds), targets, strict=True)
             ]
-            return call.results(tuple(like_targets(arg, targets, found) for arg in entered))
+            return call.results(tuple(like_targets(arg, targets, partials) for arg in entered))
 
     values = tracing.results(unflatten(spec, ys))
     return (values, pullback, tracing.results(aux)) if has_aux else (values, pullback)

@@ -86,6 +86,7 @@ def test_a_cache_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> No
 
 
 @needs_compiler
+@pytest.mark.nightly
 def test_several_processes_build_at_once_and_leave_one_library(tmp_path: Path) -> None:
     processes = [started(SAY, STOPGRAD_CACHE_DIR=str(tmp_path)) for _ in range(2)]
     paths = {process.communicate(timeout=240)[0].strip() for process in processes}
@@ -110,6 +111,15 @@ def quick(tmp_path: Path) -> dict[str, str]:
     return {"CXX": str(compiler), "STOPGRAD_CACHE_DIR": str(tmp_path / "cache")}
 
 
+@needs_compiler
+def test_processes_that_have_it_built_at_once_leave_one_library(quick: dict[str, str]) -> None:
+    processes = [started(SAY, **quick) for _ in range(3)]
+    paths = {process.communicate(timeout=240)[0].strip() for process in processes}
+    assert len(paths) == 1
+    folder = Path(quick["STOPGRAD_CACHE_DIR"])
+    assert [str(path) for path in folder.rglob("*") if path.is_file()] == list(paths)
+
+
 def calls(folder: Path) -> int:
     """How often the compiler was called."""
     return len((folder / "calls").read_text().splitlines())
@@ -122,8 +132,8 @@ def test_a_library_that_is_not_as_it_was_built_is_not_found(tmp_path: Path, dama
     (tmp_path / "made").write_bytes(content)
     path = tmp_path / module._sealed("kernels", tmp_path / "made")
     path.write_bytes(content)
-    assert module._whole(tmp_path, "kernels") == path
-    assert module._whole(tmp_path, "other") is None
+    assert module._intact(tmp_path, "kernels") == path
+    assert module._intact(tmp_path, "other") is None
     if damage == "another name":
         path = path.rename(path.with_name(path.name[:-8] + "00000.so"))
     elif damage in ("a link", "a folder"):
@@ -132,7 +142,7 @@ def test_a_library_that_is_not_as_it_was_built_is_not_found(tmp_path: Path, dama
     else:
         changed = {"empty": b"", "half": content[:500], "one bit": bytes([content[0] ^ 1]) + content[1:]}
         path.write_bytes(changed[damage])
-    assert module._whole(tmp_path, "kernels") is None
+    assert module._intact(tmp_path, "kernels") is None
     assert path.is_dir() or not path.exists()
 
 

@@ -30,7 +30,7 @@ class Machine:
         monkeypatch.setattr(paying, "ROUNDS", 2)
         monkeypatch.setattr(paying, "TURN", 1e-9)
         monkeypatch.setattr(paying, "PROBES", {k: self._noting(k, make) for k, make in paying.PROBES.items()})
-        self.forget = lambda: monkeypatch.setattr(paying._Known, "found", {})
+        self.forget = lambda: monkeypatch.setattr(paying._Slower, "kinds", {})
         self.forget()
 
     def _noting(self, kind: str, make: Callable[[], paying.Probe]) -> Callable[[], paying.Probe]:
@@ -151,7 +151,7 @@ def test_the_engine_measures_real_kernels_and_computes_the_same(
         return costs[-1]
 
     monkeypatch.setattr(paying, "measured", noted)
-    monkeypatch.setattr(paying._Known, "found", {})
+    monkeypatch.setattr(paying._Slower, "kinds", {})
     monkeypatch.setenv("STOPGRAD_NATIVE", "")
     monkeypatch.setenv("STOPGRAD_CACHE_DIR", str(tmp_path))
     x = np.random.default_rng(0).standard_normal((100, 100)).astype(np.float32)

@@ -36,6 +36,7 @@ def wheel(folder: Path, **environment: str) -> Path:
     return made
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not library().available, reason="no compiler")
 def test_a_wheel_with_kernels_needs_no_compiler(tmp_path: Path) -> None:
     made = wheel(tmp_path, STOPGRAD_PREBUILD="x86-64-v3")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow")
@@ -57,3 +58,26 @@ def test_none_for_an_argument_ends_its_gradient_alone(way: Callable[..., Any]) -
     assert flow["w"].status == "flows"
     assert not flow["c"].arrives
     assert "returns None" in str(flow)
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["argument", "closed over"])
+def test_an_argument_that_the_function_watches_itself_is_not_closed_over(closes: bool) -> None:
+    w, c = tf.Variable([0.2, 0.4], name="w"), tf.Variable([0.1, 0.3], name="c")
+    with sgtf.watch() as seen, tf.GradientTape() as tape:
+        other = c * 1.0
+
+        @tf.custom_gradient
+        def penalised(x: Any) -> Any:
+            size = tf.sin(x) + (other if closes else 0.0)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = tf.tanh(x)
+            return inner.gradient(y, x) * size, lambda dy: 2.0 * dy
+
+        loss = tf.reduce_sum(penalised(w * 2.0)) + 0.0 * tf.reduce_sum(other)
+    given = tape.gradient(loss, [w, c])
+    np.testing.assert_allclose(given[0], [4.0, 4.0])
+    np.testing.assert_allclose(given[1], [0.0, 0.0])
+    flow = seen.explain(loss, [w, c])
+    assert flow["w"].status == "flows"
+    assert flow["c"].status == ("partly stopped" if closes else "flows")

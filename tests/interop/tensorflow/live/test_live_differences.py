@@ -63,6 +63,7 @@ def test_kinks_are_told_and_pass() -> None:
     assert [kink.index for kink in checked["x"].kinks] == [(0,)]
 
 
+@pytest.mark.slow
 def test_models_in_float32_pass_and_keep_their_weights() -> None:
     keras.utils.set_random_seed(0)
     layers = [

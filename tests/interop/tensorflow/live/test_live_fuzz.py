@@ -25,13 +25,7 @@ def check(seeds: range) -> None:
 
 @pytest.mark.parametrize("block", range(2))
 def test_nothing_wrong_is_said(block: int) -> None:
-    check(range(2 * block, 2 * block + 2))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("block", range(2))
-def test_nothing_wrong_is_said_of_more(block: int) -> None:
-    check(range(50 + 10 * block, 60 + 10 * block))
+    check(range(5 * block, 5 * block + 5))
 
 
 @pytest.mark.nightly

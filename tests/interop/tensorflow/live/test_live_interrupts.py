@@ -82,7 +82,7 @@ def open_tapes() -> bool:
 
 def forget_answers() -> None:
     """Let reports ask TensorFlow's gradient functions anew."""
-    passing._KNOWN.clear()
+    passing._OF_GRAPHS.clear()
     passing._of_eager.cache_clear()
 
 

@@ -7,6 +7,7 @@ import os
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("tensorflow")
@@ -122,6 +123,27 @@ def test_the_loop_behind_a_gradient_is_read_round_by_round() -> None:
     assert seen.explain(loss, v)["v"].status == "flows"
 
 
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_stop_that_only_the_third_round_of_a_loop_passes_is_seen(stops: bool) -> None:
+    w = tf.Variable([0.5, 0.6, 0.7], name="w")
+    kept = tf.stop_gradient if stops else tf.identity
+
+    @tf.function(autograph=False)
+    def looped(x: Any, rounds: Any) -> Any:
+        step = lambda n, a, b: (n + 1, b, kept(b) * x)
+        return tf.while_loop(lambda n, a, b: n < rounds, step, (0, tf.ones(3), tf.ones(3)))[1]
+
+    gradients = []
+    for rounds in (2, 3):
+        with sgtf.watch() as seen:
+            with tf.GradientTape() as tape:
+                loss = looped(w * 1.0, tf.constant(rounds))
+            gradients.append(tape.gradient(loss, w).numpy())
+    x = np.asarray([0.5, 0.6, 0.7], np.float32)
+    np.testing.assert_allclose(gradients, [np.ones(3), x if stops else 2 * x], rtol=1e-6)
+    assert seen.explain(loss, w)["w"].status == ("partly stopped" if stops else "flows")
+
+
 def test_zeros_that_a_branch_gives_for_no_gradient_do_not_hide_the_line() -> None:
     w, v = ones(), tf.Variable([1.0, 1.0, 1.0], name="v")
 
@@ -150,6 +172,7 @@ def test_a_function_that_takes_what_was_not_recorded_is_no_line_of_its_own() -> 
     assert cut.opens == ("w",)
 
 
+@pytest.mark.slow
 def test_the_record_of_many_steps_is_bounded() -> None:
     w, counts = ones(), []
     with sgtf.watch() as seen:

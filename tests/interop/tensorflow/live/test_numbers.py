@@ -231,7 +231,13 @@ def stopped() -> Case:
 # ------------------------------------------------------------------------------------------ comparison
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = ("lstm", "gru")
+"""Those whose first call takes a second."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES]
+)
 def test_values_gradients_and_verdicts_are_those_of_the_tape(name: str) -> None:
     f, fed, variables = CASES[name]()
     xs = [tf.constant(x) for x in fed]

@@ -17,8 +17,9 @@ __all__ = ["Kernels", "candidates", "kernels", "library", "loaded", "regions"]
 
 def candidates(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
     """The regions of a graph that kernels can compute."""
-    found = convolution.regions(operations, wanted)
-    return [*found, *rows.regions(operations, wanted, {op for region in found for op in region.operations})]
+    convolutions = convolution.regions(operations, wanted)
+    taken = {op for region in convolutions for op in region.operations}
+    return [*convolutions, *rows.regions(operations, wanted, taken)]
 
 
 class Kernels(NamedTuple):
@@ -39,24 +40,25 @@ def kernels(compile: Compile) -> Kernels:
     Args:
         compile: compiles the graphs by which kernels are measured, once per machine.
     """
-    found = library()
-    if found.path is None:
+    native = library()
+    if native.path is None:
         return Kernels(None)
     version = require("jaxlib.version", "the xla engine", "xla").__version__
-    return Kernels(found.path.name, tuple(sorted(paying.slower(found.path, version, compile))))
+    return Kernels(native.path.name, tuple(sorted(paying.slower(native.path, version, compile))))
 
 
 def regions(
-    operations: Sequence[Operation], wanted: Sequence[Output], known: Callable[[], Kernels]
+    operations: Sequence[Operation], wanted: Sequence[Output], probe: Callable[[], Kernels]
 ) -> Sequence[Region]:
     """The regions of a graph that kernels compute, for :func:`stopgrad.graph.interpreter.program`.
 
     Args:
         operations: those of one graph, in order.
         wanted: the results of the graph.
-        known: returns the kernels. Called only if there is something to compute, since this may build them.
+        probe: returns the kernels. Called only if there is something to compute, since this may build them.
     """
-    found = candidates(operations, wanted)
-    if not found or (there := known()).library is None:
+    possible = candidates(operations, wanted)
+    if not possible or (available := probe()).library is None:
         return ()
-    return [region for region in found if paying.kind_of(region) not in there.slow] if there.slow else found
+    slow = available.slow
+    return [region for region in possible if paying.kind_of(region) not in slow] if slow else possible

@@ -149,12 +149,14 @@ def _attributes_of(op: Operation) -> dict[str, Any]:
     return dict(zip(op.definition.attributes, op.values, strict=True))
 
 
-def _geometry_of(given: Mapping[str, Any], spatial: Sequence[int], ksize: Sequence[int]) -> dict[str, Any]:
+def _geometry_of(
+    attributes: Mapping[str, Any], spatial: Sequence[int], ksize: Sequence[int]
+) -> dict[str, Any]:
     """The attributes of a kernel, made of an operation's."""
-    around = pads(spatial, ksize, (given["strides"], given["padding"], given["dilations"]))
+    around = pads(spatial, ksize, (attributes["strides"], attributes["padding"], attributes["dilations"]))
     return {
-        "strides": _numbers(given["strides"], 1),
-        "dilations": _numbers(given["dilations"], 1),
+        "strides": _numbers(attributes["strides"], 1),
+        "dilations": _numbers(attributes["dilations"], 1),
         "low": _numbers([before for before, _ in around], 0),
     }
 
@@ -172,11 +174,11 @@ def _with_all_axes(shape: Sequence[Size], filters: bool = False) -> Shape:
 
 def _sole_readers(operations: Sequence[Operation], wanted: Sequence[Output]) -> dict[Output, Operation]:
     """The reader of each output that is read by a single operation, once, and is no result."""
-    found: dict[Output, Operation] = {}
+    readers: dict[Output, Operation] = {}
     several = set(wanted)
     for op in operations:
         for x in op.inputs:
-            if x in found:
+            if x in readers:
                 several.add(x)
-            found[x] = op
-    return {x: op for x, op in found.items() if x not in several}
+            readers[x] = op
+    return {x: op for x, op in readers.items() if x not in several}

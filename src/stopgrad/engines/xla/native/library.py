@@ -69,31 +69,31 @@ class _Loaded:
     """The library that this process has found or built; None until it is asked for."""
 
     lock = RLock()
-    found: Library | None = None
+    library: Library | None = None
 
 
 def library() -> Library:
     """The kernels. The first call in a process loads them, the first on a machine builds them (seconds)."""
     if os.environ.get("STOPGRAD_NATIVE") == "0":
         return Library("switched off by STOPGRAD_NATIVE=0")
-    return _Loaded.found or holding(_Loaded.lock, _load)
+    return _Loaded.library or holding(_Loaded.lock, _load)
 
 
 def loaded() -> str | None:
     """The name of the library's file, which depends on its sources; None if it was never asked for."""
-    found = _Loaded.found
-    return None if found is None or found.path is None else found.path.name
+    kernels = _Loaded.library
+    return None if kernels is None or kernels.path is None else kernels.path.name
 
 
 def _load() -> Library:
-    if _Loaded.found is None:
+    if _Loaded.library is None:
         try:
-            _Loaded.found = _registered(_prebuilt() or _built())
+            _Loaded.library = _registered(_prebuilt() or _in_cache())
         except EngineError as error:
-            _Loaded.found = Library(error.message)
+            _Loaded.library = Library(error.message)
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
-            _Loaded.found = Library(f"{type(error).__name__}: {error}")
-    return _Loaded.found
+            _Loaded.library = Library(f"{type(error).__name__}: {error}")
+    return _Loaded.library
 
 
 def _registered(path: Path) -> Library:
@@ -140,23 +140,23 @@ def _digest(*more: str) -> str:
 # ------------------------------------------------------------------------------------------------- built
 
 
-def _built() -> Path:
+def _in_cache() -> Path:
     """The library in the user's cache folder, which is built if it is not there."""
     command = compiler()
     jaxlib = require("jaxlib.version", "the xla engine", "xla").__version__
     # A compiler's name stays the same; its file changes with its version.
-    known = os.stat(os.path.realpath(command[0]))
-    made_by = f"{command} {known.st_size} {known.st_mtime_ns}"
+    status = os.stat(os.path.realpath(command[0]))
+    made_by = f"{command} {status.st_size} {status.st_mtime_ns}"
     name = _digest(made_by, *FLAGS, jaxlib, platform.platform(), processor())
     folder = private_folder("native")
     if folder is None:
         raise EngineError(
             f"{cache_folder() / 'native'} cannot be made, or others than this user can write to it"
         )
-    return _whole(folder, name) or build(folder, name, command, "native")
+    return _intact(folder, name) or build(folder, name, command, "native")
 
 
-def _whole(folder: Path, name: str) -> Path | None:
+def _intact(folder: Path, name: str) -> Path | None:
     """The library of a name that is as it was built; those that are not are removed.
 
     What a library holds is hashed in its file's name, so that the hash and the library cannot come apart.
@@ -181,9 +181,9 @@ def compiler() -> list[str]:
     """
     named = shlex.split(os.environ.get("CXX", ""))
     for command in [named] if named else [["g++"], ["c++"], ["clang++"]]:
-        found = shutil.which(command[0])
-        if found is not None:
-            return [found, *command[1:]]
+        executable = shutil.which(command[0])
+        if executable is not None:
+            return [executable, *command[1:]]
     looked_for = named[0] if named else "g++, c++ or clang++"
     raise EngineError(f"no C++ compiler was found ({looked_for})")
 
@@ -200,21 +200,21 @@ def build(folder: Path, name: str, compiler: Sequence[str], level: str) -> Path:
     Returns:
         The library's file.
     """
-    for left in folder.glob("build-*"):  # By a process that was killed.
+    for leftover in folder.glob("build-*"):  # By a process that was killed.
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > 2 * _SECONDS:
-                shutil.rmtree(left)
+            if time.time() - leftover.stat().st_mtime > 2 * _SECONDS:
+                shutil.rmtree(leftover)
     ffi = require("jax.ffi", "the xla engine", "xla")
     options = [*FLAGS, f"-march={level}", "-I", ffi.include_dir()]
-    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as made_in:
-        objects = [Path(made_in) / f"{source.stem}.o" for source in sources()]
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as temporary:
+        objects = [Path(temporary) / f"{source.stem}.o" for source in sources()]
         _run(
             [
-                [*compiler, *options, "-c", str(source), "-o", str(made)]
-                for source, made in zip(sources(), objects, strict=True)
+                [*compiler, *options, "-c", str(source), "-o", str(object_file)]
+                for source, object_file in zip(sources(), objects, strict=True)
             ]
         )
-        whole = Path(made_in) / "kernels.so"
+        whole = Path(temporary) / "kernels.so"
         _run([[*compiler, "-shared", "-o", str(whole), *map(str, objects)]])
         with whole.open("rb") as file:
             os.fsync(file)
@@ -228,16 +228,16 @@ def _run(commands: Sequence[Sequence[str]]) -> None:
     with contextlib.ExitStack() as stack:
         running = []
         for command in commands:
-            said = stack.enter_context(tempfile.TemporaryFile())
+            output = stack.enter_context(tempfile.TemporaryFile())
             process = subprocess.Popen(  # noqa: S603 - the user's own compiler
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=output
             )
             stack.callback(_end, process)
-            running.append((command, process, said))
-        for command, process, said in running:
+            running.append((command, process, output))
+        for command, process, output in running:
             if process.wait(_SECONDS) != 0:
-                said.seek(0)
-                lines = said.read().decode(errors="replace").splitlines()
+                output.seek(0)
+                lines = output.read().decode(errors="replace").splitlines()
                 errors = [line for line in lines if "error" in line] or lines or ["it said nothing"]
                 raise EngineError(
                     f"{command[0]} could not compile the kernels (exit status {process.returncode}): "

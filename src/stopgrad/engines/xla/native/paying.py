@@ -127,15 +127,15 @@ def measured(compile: Compile) -> dict[str, float]:
     Time would be a matter of luck where others use the machine, too. What seems to gain nothing is measured
     again, and the best attempt counts: a kernel steps aside for good.
     """
-    found: dict[str, float] = {}
+    ratios: dict[str, float] = {}
     for kind, make in PROBES.items():
         inputs, outputs = make()
         runs = [compile(inputs, outputs, with_kernel) for with_kernel in (True, False)]
         for _ in range(ATTEMPTS):
-            found[kind] = min(found.get(kind, math.inf), _compared(runs, _values(inputs)))
-            if found[kind] <= GAIN:
+            ratios[kind] = min(ratios.get(kind, math.inf), _compared(runs, _values(inputs)))
+            if ratios[kind] <= GAIN:
                 break
-    return found
+    return ratios
 
 
 def _compared(runs: Sequence[Run], values: Sequence[Any]) -> float:
@@ -166,11 +166,11 @@ def _turn(run: Run, values: Sequence[Any], calls: int) -> float:
     return (time.process_time() - start) / calls
 
 
-class _Known:
+class _Slower:
     """The kinds that gain nothing, by the library; empty until it is asked for."""
 
     lock = RLock()
-    found: dict[str, frozenset[str]] = {}
+    kinds: dict[str, frozenset[str]] = {}
 
 
 def slower(library: Path, version: str, compile: Compile) -> frozenset[str]:
@@ -186,12 +186,12 @@ def slower(library: Path, version: str, compile: Compile) -> frozenset[str]:
     flags = os.environ.get("XLA_FLAGS", "")  # They may hold XLA to fewer instructions than there are.
     turns = f"{ROUNDS} {ATTEMPTS} {TURN} {REST}"
     key = f"{library.name} {version} {flags} {processor()} {os.cpu_count()} {turns}"
-    found = _Known.found.get(key)
-    return holding(_Known.lock, _find, key, compile) if found is None else found
+    kinds = _Slower.kinds.get(key)
+    return holding(_Slower.lock, _find, key, compile) if kinds is None else kinds
 
 
 def _find(key: str, compile: Compile) -> frozenset[str]:
-    if key not in _Known.found:
+    if key not in _Slower.kinds:
         folder = private_folder("native")
         path = None if folder is None else folder / f"{key.split('.')[0][-64:]}.paying"
         costs = None if path is None else _read(path, key)
@@ -199,8 +199,8 @@ def _find(key: str, compile: Compile) -> frozenset[str]:
             costs = measured(compile)
             if path is not None:
                 _write(path, key, costs)
-        _Known.found[key] = frozenset(kind for kind, cost in costs.items() if cost > GAIN)
-    return _Known.found[key]
+        _Slower.kinds[key] = frozenset(kind for kind, cost in costs.items() if cost > GAIN)
+    return _Slower.kinds[key]
 
 
 def _read(path: Path, key: str) -> dict[str, float] | None:

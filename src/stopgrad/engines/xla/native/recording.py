@@ -38,23 +38,23 @@ class Node:
         op: the instruction that computes it; or ``input``, or ``constant``.
         inputs: the operands of the instruction.
         kind: FULL, ROW, VECTOR, NUMBER or COLUMNS.
-        given: of an input, the output, and how its rows are repeated, if they are; of a constant, the bytes
+        data: of an input, the output, and how its rows are repeated, if they are; of a constant, the bytes
             of the number.
         late: whether it is known only after all rows.
     """
 
-    __slots__ = ("given", "inputs", "kind", "late", "op")
+    __slots__ = ("data", "inputs", "kind", "late", "op")
 
     op: str
     inputs: tuple[Node, ...]
     kind: str
     late: bool
 
-    def __init__(self, op: str, inputs: tuple[Node, ...], kind: str, given: object = None) -> None:
+    def __init__(self, op: str, inputs: tuple[Node, ...], kind: str, data: object = None) -> None:
         self.op = op
         self.inputs = inputs
         self.kind = kind
-        self.given: Any = given
+        self.data: Any = data
         self.late = op == "Total" or any(x.late for x in inputs)
 
 
@@ -186,39 +186,39 @@ class Recorder:
         self.columns = columns
         self.special = self.lax = self.nn = self
         self._nodes: dict[Any, Node] = {}
-        self._found: dict[tuple[Node, Node], Node | None] = {}
+        self._elements: dict[tuple[Node, Node], Node | None] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name in _ARITHMETIC:
-            found: Any = functools.partial(self._same_dtype, _ARITHMETIC[name], _FLOAT)
+            function: Any = functools.partial(self._same_dtype, _ARITHMETIC[name], _FLOAT)
         elif name in _TESTS:
-            found = functools.partial(self._test, _TESTS[name])
+            function = functools.partial(self._test, _TESTS[name])
         elif name in _LOGIC:
-            found = functools.partial(self._same_dtype, _LOGIC[name], _BOOL)
+            function = functools.partial(self._same_dtype, _LOGIC[name], _BOOL)
         elif name in _COMPARISONS:
-            found = functools.partial(self._compare, *_COMPARISONS[name])
+            function = functools.partial(self._compare, *_COMPARISONS[name])
         elif name in _REDUCTIONS:
-            found = functools.partial(self._reduce, name)
+            function = functools.partial(self._reduce, name)
         else:
             raise Refused(name)
-        setattr(self, name, found)
-        return found
+        setattr(self, name, function)
+        return function
 
     # ---- nodes
 
-    def node(self, op: str, inputs: tuple[Node, ...], kind: str, given: object = None) -> Node:
+    def node(self, op: str, inputs: tuple[Node, ...], kind: str, data: object = None) -> Node:
         """The node of an instruction; equal instructions have one node."""
-        key = (op, inputs, kind, given)
-        found = self._nodes.get(key)
-        if found is None:
-            found = self._nodes[key] = Node(op, inputs, kind, given)
-        return found
+        key = (op, inputs, kind, data)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = Node(op, inputs, kind, data)
+        return node
 
     def constant(self, value: SupportsFloat) -> Node:
         # Compared by its bits: -0 is not 0, and NaN is NaN.
         return self.node("constant", (), NUMBER, np.float32(value).tobytes())
 
-    def given(self, x: Output) -> Symbol:
+    def input(self, x: Output) -> Symbol:
         """An input of the region."""
         return Symbol(self, shape_of(x), x.dtype.numpy, None, x)
 
@@ -238,9 +238,9 @@ class Recorder:
             raise Refused("a complex number")
         return Symbol(self, array.shape, array.dtype, self.constant(plain), None)
 
-    def given_in_full(self) -> list[Output]:
+    def inputs_in_full(self) -> list[Output]:
         """The inputs that are used with all columns."""
-        return [node.given[0] for node in self._nodes.values() if node.op == "input" and node.kind == FULL]
+        return [node.data[0] for node in self._nodes.values() if node.op == "input" and node.kind == FULL]
 
     # ---- kinds
 
@@ -311,13 +311,13 @@ class Recorder:
         nodes = tuple(self.aligned(x, shape, kind) for x in symbols)
         kinds = {node.kind for node in nodes}
         # If all operands are per row, the result is one number per row, to be repeated.
-        made = FULL if FULL in kinds or VECTOR in kinds else ROW if ROW in kinds else NUMBER
-        if made == FULL:
+        result_kind = FULL if FULL in kinds or VECTOR in kinds else ROW if ROW in kinds else NUMBER
+        if result_kind == FULL:
             position = self.node("Position", (), VECTOR)
             nodes = tuple(self.node("Position", (), FULL) if x is position else x for x in nodes)
-        if made == FULL != kind or (made != NUMBER and any(node.late for node in nodes)):
+        if result_kind == FULL != kind or (result_kind != NUMBER and any(node.late for node in nodes)):
             raise Refused("what is not per row")
-        return Symbol(self, shape, dtype, self.node(op, nodes, made))
+        return Symbol(self, shape, dtype, self.node(op, nodes, result_kind))
 
     def _same_dtype(self, op: str, dtype: np.dtype[Any], *operands: Operand, **unknown: object) -> Symbol:
         self._check(unknown, operands, (dtype,))
@@ -335,10 +335,10 @@ class Recorder:
     def _compare(self, floats: str, wholes: str | None, swapped: bool, x: Operand, y: Operand) -> Symbol:
         if swapped:
             x, y = y, x
-        found = {z.dtype for z in (x, y) if isinstance(z, Symbol)}
-        if found <= {_FLOAT} or found == {_BOOL}:
+        dtypes = {z.dtype for z in (x, y) if isinstance(z, Symbol)}
+        if dtypes <= {_FLOAT} or dtypes == {_BOOL}:
             return self._elementwise(floats, _BOOL, x, y)
-        if wholes is None or len(found) != 1 or not found <= set(_WHOLE):
+        if wholes is None or len(dtypes) != 1 or not dtypes <= set(_WHOLE):
             raise Refused("a comparison")
         if not (isinstance(x, Symbol) and isinstance(y, Symbol)):
             raise Refused("a comparison of whole numbers with a constant")
@@ -373,7 +373,7 @@ class Recorder:
         """Powers that are products, reciprocals or square roots."""
         exponent = None
         if isinstance(y, Symbol) and y.node is not None and y.node.op == "constant":
-            exponent = np.frombuffer(y.node.given, np.float32)[0]
+            exponent = np.frombuffer(y.node.data, np.float32)[0]
         if not isinstance(x, Symbol) or x.dtype != _FLOAT or exponent not in (1.0, 2.0, 3.0, -1.0, 0.5):
             raise Refused("a power")
         if exponent == 1.0:
@@ -457,7 +457,7 @@ class Recorder:
         if old == new:
             return x
         if x.node is not None and x.node.op == "constant":
-            value = np.frombuffer(x.node.given, np.float32)[0]
+            value = np.frombuffer(x.node.data, np.float32)[0]
             return Symbol(self, x.shape, new, self.constant(np.asarray(value).astype(new)))
         if new == _FLOAT and old == _BOOL:
             return self._elementwise("Copy", _FLOAT, x)
@@ -483,8 +483,8 @@ class Recorder:
             raise Refused("a reduction")
         axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
         axes = sorted(a % x.ndim for a in axes)
-        left = tuple(n for i, n in enumerate(x.shape) if i not in axes)
-        shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else left
+        remaining = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+        shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape)) if keepdims else remaining
         if all(x.shape[a] == 1 for a in axes):
             return self.reshape(x, shape)
         kind = self.kind_of(x.shape)
@@ -493,7 +493,7 @@ class Recorder:
             node = self.spread(node)
         if kind == FULL and axes == [x.ndim - 1]:
             return Symbol(self, shape, expected, self._reduced(_REDUCTIONS[name], node))
-        if name == "sum" and not _bare(left):
+        if name == "sum" and not _bare(remaining):
             return Symbol(self, shape, expected, self.node("Total", (node,), NUMBER))
         if name == "sum" and kind == FULL and axes == list(range(x.ndim - 1)):
             return Symbol(self, shape, expected, self.node("ColumnSum", (node,), COLUMNS))
@@ -509,25 +509,25 @@ class Recorder:
         if op == "RowSum" and node.op == "Where" and node.inputs[0].op == "OneHot":
             hit, chosen, others = node.inputs
             if others is self.constant(0.0):
-                found = self.at(chosen, hit.inputs[0])
-                if found is not None:
+                value = self.at(chosen, hit.inputs[0])
+                if value is not None:
                     inside = self.node("Inside", hit.inputs, ROW)
-                    return self.node("Where", (inside, found, others), ROW)
+                    return self.node("Where", (inside, value, others), ROW)
         return self.node(op, (node,), ROW)
 
     def at(self, node: Node, label: Node) -> Node | None:
         """The element of each row in the column that *label* names; None if it cannot be computed."""
         if node.kind in (ROW, NUMBER):
             return node
-        if (node, label) not in self._found:
-            self._found[node, label] = self._at(node, label)
-        return self._found[node, label]
+        if (node, label) not in self._elements:
+            self._elements[node, label] = self._element_at(node, label)
+        return self._elements[node, label]
 
-    def _at(self, node: Node, label: Node) -> Node | None:
+    def _element_at(self, node: Node, label: Node) -> Node | None:
         if node.op == "input":
             return self.node("Gather", (node, label), ROW)
         if node.op in ("OneHot", "Position"):
             return None
-        found = [self.at(x, label) for x in node.inputs]
-        nodes = tuple(x for x in found if x is not None)
-        return self.node(node.op, nodes, ROW) if len(nodes) == len(found) else None
+        elements = [self.at(x, label) for x in node.inputs]
+        nodes = tuple(x for x in elements if x is not None)
+        return self.node(node.op, nodes, ROW) if len(nodes) == len(elements) else None

@@ -123,13 +123,13 @@ def _record(recorder: Recorder, op: Operation, operands: Sequence[Symbol]) -> Se
     """Record the instructions of an operation."""
     form = _FORMS.get(op.definition)
     if form is not None:
-        made = form(recorder, *operands, **dict(zip(op.definition.attributes, op.values, strict=True)))
+        result = form(recorder, *operands, **dict(zip(op.definition.attributes, op.values, strict=True)))
     else:
         types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
-        made = prepared(op.definition, op.values, types, _Namespace(recorder), lambda: "it")(*operands)
+        result = prepared(op.definition, op.values, types, _Namespace(recorder), lambda: "it")(*operands)
     if len(op.outputs) != 1:
         raise Refused("several results")
-    return [recorder.array(made, op.outputs[0].dtype.numpy)]
+    return [recorder.array(result, op.outputs[0].dtype.numpy)]
 
 
 # ------------------------------------------------------------------------------------------------ a region
@@ -157,35 +157,35 @@ class _Draft:
     def take(self, op: Operation) -> bool:
         """Add an operation, if rows can compute it; returns whether it was added."""
         try:
-            (made,) = _record(self.recorder, op, [self.symbol(x) for x in op.inputs])
+            (symbol,) = _record(self.recorder, op, [self.symbol(x) for x in op.inputs])
         except _DECLINED:
             return False
-        if made.node is None or made.node.kind == VECTOR or made.node.op in ("input", "constant"):
+        if symbol.node is None or symbol.node.kind == VECTOR or symbol.node.op in ("input", "constant"):
             return False
-        self._symbols[op.outputs[0]] = made
+        self._symbols[op.outputs[0]] = symbol
         self.operations.append(op)
         return True
 
     def symbol(self, x: Output, depth: int = 0) -> Symbol:
         """The symbol of an output. Free operations are recorded, but do not belong to the region."""
-        found = self._symbols.get(x)
-        if found is None and x.op.definition in _FREE and depth < _CHAIN:
+        symbol = self._symbols.get(x)
+        if symbol is None and x.op.definition in _FREE and depth < _CHAIN:
             try:
                 operands = [self.symbol(y, depth + 1) for y in x.op.inputs]
-                (found,) = _record(self.recorder, x.op, operands)
+                (symbol,) = _record(self.recorder, x.op, operands)
             except _DECLINED:
                 # It cannot be an input: it is computed from the region's results.
                 if any(y in self._symbols and y.op in self.operations for y in x.op.inputs):
                     raise Refused("what is free has no form") from None
-        if found is None:
-            found = self.recorder.given(x)
-        self._symbols[x] = found
-        return found
+        if symbol is None:
+            symbol = self.recorder.input(x)
+        self._symbols[x] = symbol
+        return symbol
 
     def unfolds(self, op: Operation) -> bool:
         """Whether a free operation was recorded, rather than taken as an input."""
-        found = self._symbols.get(op.outputs[0])
-        return found is not None and found.source is not op.outputs[0]
+        symbol = self._symbols.get(op.outputs[0])
+        return symbol is not None and symbol.source is not op.outputs[0]
 
     def joined(self, other: _Draft) -> _Draft | None:
         """This draft and another as one; None if rows cannot compute that."""
@@ -230,8 +230,8 @@ def _function(
     call = ffi.ffi_call("stopgrad_rows", kinds)
 
     def compute(*arrays: Array) -> Sequence[Any]:
-        made = call(*arrays, program=program)
-        return [made[i].reshape(y.shape) for i, y in zip(order, outputs, strict=True)]
+        computed = call(*arrays, program=program)
+        return [computed[i].reshape(y.shape) for i, y in zip(order, outputs, strict=True)]
 
     return compute
 
@@ -364,7 +364,7 @@ class _Growing:
         """Unite drafts that read the same input, so that it is read once."""
         readers: dict[tuple[Output, tuple[int, int]], int] = {}
         for j, draft in enumerate(self._drafts):
-            for x in draft.recorder.given_in_full() if draft.operations else ():
+            for x in draft.recorder.inputs_in_full() if draft.operations else ():
                 k = readers.setdefault((x, draft.shape), j)
                 readers[x, draft.shape] = self._united(k, j)
 
@@ -435,12 +435,12 @@ def regions(
     owned: dict[_Draft, list[Operation]] = {}
     for op in reversed(operations):
         if op.definition in _FREE and op not in taken and not results.intersection(op.outputs):
-            found = {home.get(user) for y in op.outputs for user in users.get(y, ())}
-            draft = found.pop() if len(found) == 1 else None
+            readers = {home.get(user) for y in op.outputs for user in users.get(y, ())}
+            draft = readers.pop() if len(readers) == 1 else None
             if draft is not None and draft.unfolds(op):
                 home[op] = draft
                 owned.setdefault(draft, []).append(op)
-    made = []
+    chosen = []
     for draft in drafts:
 
         def used(y: Output, draft: _Draft = draft) -> bool:
@@ -448,5 +448,5 @@ def regions(
 
         region = draft.region(used, owned.get(draft, ()))
         if region is not None:
-            made.append(region)
-    return made
+            chosen.append(region)
+    return chosen

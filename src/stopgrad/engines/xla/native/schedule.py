@@ -155,7 +155,7 @@ class Schedule:
 
     def _source(self, node: Node) -> int:
         """The number of an input's source, which describes where its rows are."""
-        output, view = node.given
+        output, view = node.data
         terms = [] if view is None else _terms(*view)
         over, modulo, times = (list(column) for column in zip(*terms, strict=True)) if terms else ([], [], [])
         for column in (over, modulo, times):
@@ -164,12 +164,12 @@ class Schedule:
         count = len(terms)
         if node.kind == VECTOR or (view is not None and not terms):
             count, times[0] = 1, 0
-        found = (
+        source = (
             self._position(output), _DTYPES.index(output.dtype.name), count, *over, *modulo, *times
         )  # fmt: skip
-        if found not in self._sources:
-            self._sources.append(found)
-        return self._sources.index(found)
+        if source not in self._sources:
+            self._sources.append(source)
+        return self._sources.index(source)
 
     def _number(self, node: Node) -> int:
         """A single number as an operand. Its instructions are written first, if it is computed."""
@@ -177,7 +177,7 @@ class Schedule:
             operands = [self._number(x) for x in node.inputs] if node.op != "Total" else []
             index = self._numbers[node] = len(self._numbers)
             if node.op == "input":
-                self._scalars.append((index, self._position(node.given[0])))
+                self._scalars.append((index, self._position(node.data[0])))
             elif node.op not in ("constant", "Total"):
                 code = self._after if node.late else self._before
                 code.append(_instruction(node.op, _operand(_NUMBER, index), operands))
@@ -188,7 +188,7 @@ class Schedule:
         if node.kind == NUMBER:
             return self._number(node)
         if node.op == "input" and not _loads(node):
-            return _operand(_ROW_INPUT, self._position(node.given[0]))
+            return _operand(_ROW_INPUT, self._position(node.data[0]))
         return _operand(_ROW, self._row_registers.setdefault(node, len(self._row_registers)))
 
     # ---- instructions
@@ -221,9 +221,9 @@ class Schedule:
 
     def _read_directly(self) -> list[int]:
         """The inputs of all columns that are read without conversion."""
-        given = [x for x in self._order if x.op == "input" and x.kind == FULL]
+        inputs = [x for x in self._order if x.op == "input" and x.kind == FULL]
         return [
-            _operand(_INPUT, self._position(x.given[0])) for x in given if self._needed[x] and not _loads(x)
+            _operand(_INPUT, self._position(x.data[0])) for x in inputs if self._needed[x] and not _loads(x)
         ]
 
     def _write_tiles(self, number: int) -> int:
@@ -233,8 +233,8 @@ class Schedule:
             if node.op in _REDUCED and self._levels[node] - 1 == number:
                 sinks.append(node)
             elif node.op in ("Total", "ColumnSum") and node.inputs[0].kind == FULL:
-                there = self._needed[node.inputs[0]]
-                if max(there) == number:
+                stages = self._needed[node.inputs[0]]
+                if max(stages) == number:
                     sinks.append(node)
             elif (node in self._kept or node in self._stored) and min(self._needed[node]) == number:
                 sinks.append(node)
@@ -270,22 +270,22 @@ class _Tiles:
         for _, node in more:
             self.uses[node] = self.uses.get(node, 0) + 1
 
-    def _there(self, node: Node) -> bool:
+    def _is_available(self, node: Node) -> bool:
         """Whether an earlier stage has stored or kept it."""
         schedule = self.schedule
-        kept = node in schedule._kept or node in schedule._stored
-        return kept and min(schedule._needed[node]) < self.number
+        is_available = node in schedule._kept or node in schedule._stored
+        return is_available and min(schedule._needed[node]) < self.number
 
     def _inputs(self, node: Node) -> Sequence[Node]:
         """The inputs of all columns that this stage must load to compute a node."""
-        if self._there(node) or (node.kind != FULL and node not in self.sinks):
+        if self._is_available(node) or (node.kind != FULL and node not in self.sinks):
             return ()
         return [x for x in node.inputs if x.kind == FULL]
 
     def write(self) -> None:
         schedule = self.schedule
         for node in self.order:
-            if node.kind == FULL and (self._there(node) or (_is_input(node) and not _loads(node))):
+            if node.kind == FULL and (self._is_available(node) or (_is_input(node) and not _loads(node))):
                 continue
             if node.kind != FULL and node not in self.sinks:
                 continue
@@ -347,7 +347,7 @@ class _Tiles:
             return _operand(_OUTPUT, schedule._stored[node])
         if node in schedule._kept:
             return _operand(_KEEP, schedule._kept[node])
-        return _operand(_VECTOR if node.kind == VECTOR else _INPUT, schedule._position(node.given[0]))
+        return _operand(_VECTOR if node.kind == VECTOR else _INPUT, schedule._position(node.data[0]))
 
 
 def _is_input(node: Node) -> bool:
@@ -356,7 +356,7 @@ def _is_input(node: Node) -> bool:
 
 def _loads(node: Node) -> bool:
     """Whether an input must be converted to float32, or its rows be repeated."""
-    return node.op == "input" and (node.given[1] is not None or node.given[0].dtype.numpy != np.float32)
+    return node.op == "input" and (node.data[1] is not None or node.data[0].dtype.numpy != np.float32)
 
 
 def _instruction(name: str, target: int, operands: Sequence[int]) -> tuple[int, ...]:
@@ -367,18 +367,18 @@ def ordered(
     roots: Iterable[Node], inputs: Callable[[Node], Sequence[Node]] = lambda node: node.inputs
 ) -> list[Node]:
     """Nodes in topological order, without recursion; a node's inputs keep their order."""
-    found: dict[Node, None] = {}
+    order: dict[Node, None] = {}
     stack = [(node, False) for node in reversed(list(roots))]
     while stack:
         node, ready = stack.pop()
-        if node in found:
+        if node in order:
             continue
         if ready:
-            found[node] = None
+            order[node] = None
             continue
         stack.append((node, True))
-        stack.extend((x, False) for x in reversed(inputs(node)) if x not in found)
-    return list(found)
+        stack.extend((x, False) for x in reversed(inputs(node)) if x not in order)
+    return list(order)
 
 
 def _terms(has: tuple[int, ...], used: tuple[int, ...]) -> list[tuple[int, int, int]]:
@@ -421,7 +421,7 @@ def _laid_out(schedule: Schedule) -> Any:
         for i, (output, node) in enumerate(schedule._results)
         if node.kind == NUMBER and output.type.size == 1
     ]
-    constants = [(index, node.given) for node, index in schedule._numbers.items() if node.op == "constant"]
+    constants = [(index, node.data) for node, index in schedule._numbers.items() if node.op == "constant"]
     numbers = bytearray(4 * len(schedule._numbers))
     for index, value in constants:
         numbers[4 * index : 4 * index + 4] = value

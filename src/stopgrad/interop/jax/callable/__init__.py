@@ -44,8 +44,8 @@ class _Traced(NamedTuple):
     others: list[Any]
 
     def __call__(self, arrays: Sequence[Any]) -> Any:
-        made = iter(() if self.computation is None else self.computation(*arrays))
-        return self.results.rebuilt([next(made) if x is _RESULT else x for x in self.others])
+        computed = iter(() if self.computation is None else self.computation(*arrays))
+        return self.results.rebuilt([next(computed) if x is _RESULT else x for x in self.others])
 
 
 _RESULT = object()
@@ -106,17 +106,17 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
     if not builtins.callable(f):
         raise ArgumentError(f"callable: takes a function, not {shorten(f)}")
     name = getattr(f, "__name__", type(f).__name__)
-    kept = cached(functools.partial(_traced, f, name), cache_size, "callable")
+    trace = cached(functools.partial(_traced, f, name), cache_size, "callable")
 
     def called(*args: Any, **kwargs: Any) -> Any:
-        given = leaves_of((args, kwargs))
-        if any(map(is_output, given.values)):
+        leaves = leaves_of((args, kwargs))
+        if any(map(is_output, leaves.values)):
             return f(*args, **kwargs)  # Called on outputs, f is built in their graph.
-        arrays, signature = _arguments(name, given)
+        arrays, signature = _arguments(name, leaves)
         try:
-            traced = kept(_Structure(given), signature, are_wide_types_enabled())
+            traced = trace(_Structure(leaves), signature, are_wide_types_enabled())
         except TypeError:
-            _check_hashes(name, given, signature)
+            _check_hashes(name, leaves, signature)
             raise
         return traced(arrays)
 
@@ -139,24 +139,24 @@ class _Structure:
         return hash(self._key)
 
 
-def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
+def _arguments(name: str, leaves: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
     """The arrays among the arguments, and the signature: their types, and all other arguments."""
-    numbers = [isinstance(x, (float, complex)) and not isinstance(x, np.generic) for x in given.values]
-    found = [
+    numbers = [isinstance(x, (float, complex)) and not isinstance(x, np.generic) for x in leaves.values]
+    converted = [
         jnp.asarray(x) if is_number or is_array(x) else x
-        for x, is_number in zip(given.values, numbers, strict=True)
+        for x, is_number in zip(leaves.values, numbers, strict=True)
     ]
-    strong = [x.dtype for x in found if is_array(x) and not _is_weak(x)]
-    company = next((d for d in strong if jnp.issubdtype(d, jnp.floating)), None)
+    strong = [x.dtype for x in converted if is_array(x) and not _is_weak(x)]
+    float_dtype = next((d for d in strong if jnp.issubdtype(d, jnp.floating)), None)
     arrays: list[Any] = []
     signature: list[Any] = []
-    for x in found:
+    for x in converted:
         if not is_array(x):
             signature.append(Constant.of(x))
             continue
         if _is_weak(x):  # A Python number takes the type of the arrays beside it.
-            fits = company is not None and jnp.issubdtype(x.dtype, jnp.floating)
-            x = jax.lax.convert_element_type(x, company if fits else x.dtype)
+            fits = float_dtype is not None and jnp.issubdtype(x.dtype, jnp.floating)
+            x = jax.lax.convert_element_type(x, float_dtype if fits else x.dtype)
         arrays.append(x)
         signature.append((x.shape, x.dtype))
     return arrays, tuple(signature)
@@ -174,26 +174,26 @@ def _traced(
 
     *wide*, whether JAX has 64-bit types enabled, is only part of the cache's key.
     """
-    graph, given = ArgumentGraph(), structure.leaves
-    paths = _paths(f, given)
+    graph, arguments = ArgumentGraph(), structure.leaves
+    paths = _paths(f, arguments)
     with graph.as_default():
         leaves = [
-            known.value if isinstance(known, Constant) else _stand_in(graph, name, path, *known)
-            for path, known in zip(paths, signature, strict=True)
+            entry.value if isinstance(entry, Constant) else _stand_in(graph, name, path, *entry)
+            for path, entry in zip(paths, signature, strict=True)
         ]
-        args, kwargs = given.rebuilt(leaves)
+        args, kwargs = arguments.rebuilt(leaves)
         try:
             results = leaves_of(f(*args, **kwargs))
             outputs = [as_output(x, graph) for x in results.values if _is_result(x)]
         except Exception as error:
             if not isinstance(error.__context__ or error, jax.errors.TracerArrayConversionError):
                 raise
-            told = ArgumentError(
+            refusal = ArgumentError(
                 f"{name} uses a value that JAX is tracing and that is none of its arguments; pass it as one"
             )
-            told._place = getattr(error, "_place", told._place)
-            raise told from None
-    inputs = [x for x, known in zip(leaves, signature, strict=True) if not isinstance(known, Constant)]
+            refusal._place = getattr(error, "_place", refusal._place)
+            raise refusal from None
+    inputs = [x for x, entry in zip(leaves, signature, strict=True) if not isinstance(entry, Constant)]
     check_outputs(name, graph, outputs, name)
     others = [_RESULT if _is_result(x) else x for x in results.values]
     results = results._replace(values=[])
@@ -212,29 +212,29 @@ def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Sequence[int], 
     return emit(Placeholder, (), values, operation_name(path), graph).outputs[0]
 
 
-def _paths(f: Callable[..., Any], given: Leaves) -> list[str]:
+def _paths(f: Callable[..., Any], leaves: Leaves) -> list[str]:
     """The paths of the leaves of ``(args, kwargs)``, such as ``"params.w"``."""
-    count = 1 + max([path[1].idx for path in given.paths if path[0].idx == 0], default=-1)
+    count = 1 + max([path[1].idx for path in leaves.paths if path[0].idx == 0], default=-1)
     names = argument_names(f, count)
-    found = []
-    for kind, which, *rest in given.paths:
+    paths = []
+    for kind, which, *rest in leaves.paths:
         first = which.key if kind.idx else names[which.idx]
-        found.append(".".join([str(first), *(tree_util.keystr((part,), simple=True) for part in rest)]))
-    return found
+        paths.append(".".join([str(first), *(tree_util.keystr((part,), simple=True) for part in rest)]))
+    return paths
 
 
 def _is_result(x: object) -> bool:
     return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
 
 
-def _check_hashes(name: str, given: Leaves, signature: Sequence[Any]) -> None:
+def _check_hashes(name: str, leaves: Leaves, signature: Sequence[Any]) -> None:
     """Raise an error that names the argument without a hash, if there is one."""
-    for path, known in zip(given.paths, signature, strict=True):
+    for path, entry in zip(leaves.paths, signature, strict=True):
         try:
-            hash(known)
+            hash(entry)
         except TypeError:
-            shown = tree_util.keystr(path[1:])
+            argument = tree_util.keystr(path[1:])
             raise ArgumentError(
-                f"{name} was given {shorten(known.value)} for its argument {shown}, which has no hash to "
+                f"{name} was given {shorten(entry.value)} for its argument {argument}, which has no hash to "
                 "know it by; pass an array or a constant"
             ) from None

@@ -35,9 +35,9 @@ class Leaves(NamedTuple):
 
     def rebuilt(self, values: Sequence[Any]) -> Any:
         """The structure with other leaves."""
-        given = iter(values)
+        leaves = iter(values)
         parts = [
-            next(given) if spec is None else unflatten(spec, [next(given) for _ in range(spec.num_leaves)])
+            next(leaves) if spec is None else unflatten(spec, [next(leaves) for _ in range(spec.num_leaves)])
             for spec in self.inner
         ]
         return tree_util.tree_unflatten(self.outer, parts)

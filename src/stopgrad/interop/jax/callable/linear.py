@@ -35,11 +35,11 @@ class Linear:
         self.results = tuple(results)
         self._batched: dict[tuple[int, tuple[int | None, ...]], Batched] = {}
 
-    def push(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def push(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         """The tangents of the results, from what the map depends on and the arguments' tangents."""
         raise NotImplementedError
 
-    def pull(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def pull(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         """The cotangents of the arguments, from those of the results; None stands for zero in both."""
         raise NotImplementedError
 
@@ -63,19 +63,19 @@ class Batched(Linear):
         super().__init__([((size, *shape), dtype) for shape, dtype in inner.results])
         self._inner, self._axes = inner, list(axes)
 
-    def push(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        pushed: list[Any] = jax.vmap(self._inner.push, (self._axes, 0))(list(given), list(tangents))
+    def push(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        pushed: list[Any] = jax.vmap(self._inner.push, (self._axes, 0))(list(residuals), list(tangents))
         return pushed
 
-    def pull(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        pulled: list[Any] = jax.vmap(self._inner.pull, (self._axes, 0))(list(given), list(cotangents))
+    def pull(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        pulled: list[Any] = jax.vmap(self._inner.pull, (self._axes, 0))(list(residuals), list(cotangents))
         return pulled
 
 
-def apply_linear(linear: Linear, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+def apply_linear(linear: Linear, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
     """Apply a linear map to tangents, in a way that JAX can differentiate, transpose and batch."""
-    found: list[Any] = _LINEAR.bind(*given, *tangents, linear=linear, count=len(given))
-    return found
+    outputs: list[Any] = _LINEAR.bind(*residuals, *tangents, linear=linear, count=len(residuals))
+    return outputs
 
 
 def _push(*arrays: jax.Array, linear: Linear, count: int) -> list[Any]:
@@ -86,8 +86,8 @@ def _types(*types: jax.core.ShapedArray, linear: Linear, count: int) -> Sequence
     if all(x == ShapedArray(x.shape, x.dtype, x.weak_type) for x in types):
         return [ShapedArray(shape, dtype) for shape, dtype in linear.results]
     # With several devices, only the computation says how the results are sharded.
-    made = jax.make_jaxpr(functools.partial(_push, linear=linear, count=count))(*types)
-    return [x.strip_weak_type() for x in made.out_avals]
+    traced = jax.make_jaxpr(functools.partial(_push, linear=linear, count=count))(*types)
+    return [x.strip_weak_type() for x in traced.out_avals]
 
 
 def _is_zero(x: object) -> bool:
@@ -98,23 +98,23 @@ def _jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, linear: Linear, count: int
 ) -> tuple[list[Any], list[Any]]:
     """The map is linear in its arguments; for the arrays it depends on, JAX differentiates ``push``."""
-    given, moving = primals[:count], primals[count:]
-    values = apply_linear(linear, given, moving)
-    found = [ad.Zero(jax.typeof(y)) for y in values]
+    residuals, moving = primals[:count], primals[count:]
+    values = apply_linear(linear, residuals, moving)
+    pushed = [ad.Zero(jax.typeof(y)) for y in values]
     if not all(map(_is_zero, tangents[count:])):
-        found = apply_linear(linear, given, [ad.instantiate_zeros(t) for t in tangents[count:]])
+        pushed = apply_linear(linear, residuals, [ad.instantiate_zeros(t) for t in tangents[count:]])
     places = [i for i, t in enumerate(tangents[:count]) if not _is_zero(t)]
     if places:
 
-        def at(*some: jax.Array) -> list[Any]:
-            other = list(given)
+        def pushed_at(*some: jax.Array) -> list[Any]:
+            replaced = list(residuals)
             for i, x in zip(places, some, strict=True):
-                other[i] = x
-            return linear.push(other, moving)
+                replaced[i] = x
+            return linear.push(replaced, moving)
 
-        _, more = jax.jvp(at, [given[i] for i in places], [tangents[i] for i in places])
-        found = [ad.add_tangents(a, b) for a, b in zip(found, more, strict=True)]
-    return values, found
+        _, by_residuals = jax.jvp(pushed_at, [residuals[i] for i in places], [tangents[i] for i in places])
+        pushed = [ad.add_tangents(a, b) for a, b in zip(pushed, by_residuals, strict=True)]
+    return values, pushed
 
 
 def _transpose(cotangents: Sequence[Any], *arrays: jax.Array, linear: Linear, count: int) -> list[Any]:
@@ -130,14 +130,14 @@ def _transpose(cotangents: Sequence[Any], *arrays: jax.Array, linear: Linear, co
 def _batch(
     arrays: Sequence[Any], axes: Sequence[Any], *, linear: Linear, count: int
 ) -> tuple[list[Any], list[int]]:
-    known = [axis if isinstance(axis, int) else None for axis in axes]
-    size = next(x.shape[axis] for x, axis in zip(arrays, known, strict=True) if axis is not None)
+    batch_axes = [axis if isinstance(axis, int) else None for axis in axes]
+    size = next(x.shape[axis] for x, axis in zip(arrays, batch_axes, strict=True) if axis is not None)
     moving = [
         jnp.broadcast_to(x, (size, *jnp.shape(x))) if axis is None else jnp.moveaxis(x, axis, 0)
-        for x, axis in zip(arrays[count:], known[count:], strict=True)
+        for x, axis in zip(arrays[count:], batch_axes[count:], strict=True)
     ]
-    made = apply_linear(linear.batched(size, tuple(known[:count])), arrays[:count], moving)
-    return made, [0] * len(made)
+    outputs = apply_linear(linear.batched(size, tuple(batch_axes[:count])), arrays[:count], moving)
+    return outputs, [0] * len(outputs)
 
 
 _LINEAR = Primitive("stopgrad_linear")

@@ -34,7 +34,7 @@ class Parted:
         xs, ys: the inputs and outputs that are live.
         used: the inputs that the gradient of all ys uses; all of them if that gradient is an error, since
             gradients of some ys alone may not be.
-        kept: what else the gradient uses that depends on no cotangent; nothing if it is an error.
+        saved: what else the gradient uses that depends on no cotangent; nothing if it is an error.
     """
 
     used: list[bool]
@@ -52,7 +52,7 @@ class Parted:
     ) -> None:
         self._live, self._moves = live, moves
         self.used = [True for _ in inputs]
-        self.kept: list[Output] = []
+        self.saved: list[Output] = []
         self._seeds: list[Output] = []
         self._gradients: list[Output | None] | None = None
         copied = rewrite(outputs, inputs)
@@ -62,29 +62,32 @@ class Parted:
         except GradientError:
             return
         self._unite(self._gradients)
-        there = [g for g in self._gradients if g is not None]
-        self.kept = kept_for(there, self.inputs, self._seeds)
-        steps = needed(there, {*self.inputs, *self.kept, *self._seeds})
-        used = {x for op in steps for x in op.inputs}.union(there)
+        arriving = [g for g in self._gradients if g is not None]
+        self.saved = saved_for(arriving, self.inputs, self._seeds)
+        steps = needed(arriving, {*self.inputs, *self.saved, *self._seeds})
+        used = {x for op in steps for x in op.inputs}.union(arriving)
         self.used = [x in used for x in self.inputs]
 
     @property
-    def given(self) -> list[Output]:
+    def residuals(self) -> list[Output]:
         """The tensors from which gradients are computed, besides cotangents."""
-        return [*itertools.compress(self.inputs, self.used), *self.kept]
+        return [*itertools.compress(self.inputs, self.used), *self.saved]
 
     def _take(self, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
         self.inputs, self.outputs = list(inputs), list(outputs)
         self.xs = [x for x, is_live in zip(inputs, self._live, strict=True) if is_live]
         self.ys = [y for y, moves in zip(outputs, self._moves, strict=True) if moves]
 
-    def _unite(self, found: Sequence[Output | None]) -> None:
+    def _unite(self, cotangents: Sequence[Output | None]) -> None:
         """Take the loops that also output what the gradient keeps in place of the original ones."""
-        inputs, outputs = [*self.inputs, *self._seeds], [*self.outputs, *(g for g in found if g is not None)]
+        inputs, outputs = (
+            [*self.inputs, *self._seeds],
+            [*self.outputs, *(g for g in cotangents if g is not None)],
+        )
         united = rewrite(outputs, inputs, (unite_scans,))
         self._seeds = united.inputs[len(self.inputs) :]
-        made = iter(united.outputs[len(self.outputs) :])
-        self._gradients = [None if g is None else next(made) for g in found]
+        copies = iter(united.outputs[len(self.outputs) :])
+        self._gradients = [None if g is None else next(copies) for g in cotangents]
         self._take(united.inputs[: len(self.inputs)], united.outputs[: len(self.outputs)])
 
     def _differentiated(self, ys: Sequence[Output]) -> tuple[list[Output], list[Output | None]]:
@@ -105,17 +108,17 @@ class Parted:
         complete = self._gradients
         if complete is not None and all(asked):
             return [*self._seeds], complete
-        seeds, found = self._differentiated(
+        seeds, cotangents = self._differentiated(
             [y for y, is_asked in zip(self.ys, asked, strict=True) if is_asked]
         )
         if complete is not None:
-            there = [g for g in found if g is not None]
-            again = needed(there, {*self.given, *seeds})
-            late, inputs = set(_behind(again, seeds)), {x.op for x in self.inputs}
-            if any(op in inputs or any(bodies_in(op.values)) for op in again if op not in late):
+            arriving = [g for g in cotangents if g is not None]
+            steps = needed(arriving, {*self.residuals, *seeds})
+            late, inputs = set(_dependents(steps, seeds)), {x.op for x in self.inputs}
+            if any(op in inputs or any(bodies_in(op.values)) for op in steps if op not in late):
                 return [*self._seeds], complete
-        given = iter(seeds)
-        return [next(given) if is_asked else None for is_asked in asked], found
+        remaining = iter(seeds)
+        return [next(remaining) if is_asked else None for is_asked in asked], cotangents
 
 
 def placeholder_like(x: Output, graph: Graph) -> Output:
@@ -123,40 +126,42 @@ def placeholder_like(x: Output, graph: Graph) -> Output:
     return emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0]
 
 
-def kept_for(found: Sequence[Output], inputs: Sequence[Output], seeds: Sequence[Output]) -> list[Output]:
+def saved_for(
+    cotangents: Sequence[Output], inputs: Sequence[Output], seeds: Sequence[Output]
+) -> list[Output]:
     """The tensors that gradients use and that depend on no seed, without inputs and seeds.
 
     Tensors that are as cheap to compute again as to keep are left out. If there are gates that act towards
     some tensors only, none are kept: the paths to these tensors must not be cut in two.
     """
-    given = {*inputs, *seeds}
-    operations = needed(found, given)
-    pulling = _behind(operations, seeds)
+    boundary = {*inputs, *seeds}
+    operations = needed(cotangents, boundary)
+    pulling = _dependents(operations, seeds)
     if any(op.definition.selective for op in walk(operations)):
         return []
-    varying, late = _results(_behind(operations, inputs)), _results(pulling)
+    varying, late = _results(_dependents(operations, inputs)), _results(pulling)
     used = dict.fromkeys(x for op in pulling for x in op.inputs if x not in late)
-    used.update(dict.fromkeys(g for g in found if g not in late))
-    kept: dict[Output, None] = {}
+    used.update(dict.fromkeys(g for g in cotangents if g not in late))
+    saved: dict[Output, None] = {}
     for x in used:
         while x in varying:
-            sources = [s for s in dict.fromkeys(x.op.inputs) if s in varying or s in given]
+            sources = [s for s in dict.fromkeys(x.op.inputs) if s in varying or s in boundary]
             if not _is_cheap(x.op) or len(sources) > 1:
-                kept[x] = None
+                saved[x] = None
                 break
             x = sources[0]
-    return list(kept)
+    return list(saved)
 
 
-def _behind(operations: Iterable[Operation], sources: Iterable[Output]) -> list[Operation]:
+def _dependents(operations: Iterable[Operation], sources: Iterable[Output]) -> list[Operation]:
     """The operations, out of some in order, that depend on *sources*."""
     moved = set(sources)
-    found = []
+    dependents = []
     for op in operations:
         if any(x in moved for x in op.inputs):
-            found.append(op)
+            dependents.append(op)
             moved.update(op.outputs)
-    return found
+    return dependents
 
 
 def _results(operations: Iterable[Operation]) -> set[Output]:

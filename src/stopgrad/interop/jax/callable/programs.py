@@ -69,15 +69,15 @@ class Computation:
         self._function.defjvp(self._moved, symbolic_zeros=True)
 
     def __call__(self, *arrays: jax.Array) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self._function(*arrays)
-        return found
+        results: tuple[Any, ...] = self._function(*arrays)
+        return results
 
     def _computed(self, *arrays: jax.Array) -> tuple[Any, ...]:
         run = self._compiled
         if run is None:
             run = self._compiled = jax.jit(_named(_interpreted(self.inputs, self.outputs), self.name))
-        found: tuple[Any, ...] = run(*arrays)
-        return found
+        results: tuple[Any, ...] = run(*arrays)
+        return results
 
     def _moved(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """JAX's JVP rule: the values, and their tangents by a linear map that JAX can also transpose."""
@@ -88,11 +88,11 @@ class Computation:
         if derivative is None:
             values = self(*primals)
             return values, tuple(map(_zero, values))
-        found = derivative.forward(*primals)
-        values = found[: len(self.outputs)]
-        given = (*compress(primals, derivative.used), *[found[i] for i in derivative.kept])
+        computed = derivative.forward(*primals)
+        values = computed[: len(self.outputs)]
+        residuals = (*compress(primals, derivative.used), *[computed[i] for i in derivative.saved])
         moving = [t for t, is_live in zip(tangents, live, strict=True) if is_live]
-        pushed = iter(apply_linear(derivative.linear, given, moving))
+        pushed = iter(apply_linear(derivative.linear, residuals, moving))
         return values, tuple(
             [next(pushed) if moves else _zero(y) for y, moves in zip(values, derivative.moves, strict=True)]
         )
@@ -109,14 +109,14 @@ class Derivative:
     Attributes:
         forward: computes the results, and what else the gradient uses.
         used: the inputs that the gradient uses.
-        kept: the results of *forward* that the gradient uses.
+        saved: the results of *forward* that the gradient uses.
         moves: the results of the computation that depend on those inputs, as far as gates let them.
         linear: the map from the inputs' tangents to those of these results.
     """
 
     forward: Computation
     used: Sequence[bool]
-    kept: Sequence[int]
+    saved: Sequence[int]
     moves: Sequence[bool]
     linear: Linear
 
@@ -124,33 +124,33 @@ class Derivative:
         self,
         forward: Computation,
         used: Sequence[bool],
-        kept: Sequence[int],
+        saved: Sequence[int],
         moves: Sequence[bool],
         linear: Linear,
     ) -> None:
-        self.forward, self.used, self.kept = forward, used, kept
+        self.forward, self.used, self.saved = forward, used, saved
         self.moves, self.linear = moves, linear
 
 
 def _derived(computation: Computation, live: Flags) -> Derivative | None:
     """The derivative with respect to live inputs; None if no result depends on these."""
     inputs, outputs = computation.inputs, computation.outputs
-    wanted = sum(1 << k for k, is_live in enumerate(live) if is_live)
-    moves = [bool(mask & wanted) for mask in body_masks(Body(outputs[0].op.graph, inputs, outputs))]
+    live_mask = sum(1 << k for k, is_live in enumerate(live) if is_live)
+    moves = [bool(mask & live_mask) for mask in body_masks(Body(outputs[0].op.graph, inputs, outputs))]
     if not any(moves):
         return None
     parted = Parted(inputs, outputs, live, moves)
     places = {y: i for i, y in enumerate(parted.outputs)}
-    together = list(parted.outputs)
-    for x in parted.kept:
+    computed = list(parted.outputs)
+    for x in parted.saved:
         if x not in places:
-            places[x] = len(together)
-            together.append(x)
+            places[x] = len(computed)
+            computed.append(x)
     forward = computation
-    if len(together) > len(outputs):
-        forward = Computation(computation.name, parted.inputs, together)
-    kept = [places[x] for x in parted.kept]
-    return Derivative(forward, parted.used, kept, moves, _Differential(computation.name, parted))
+    if len(computed) > len(outputs):
+        forward = Computation(computation.name, parted.inputs, computed)
+    positions = [places[x] for x in parted.saved]
+    return Derivative(forward, parted.used, positions, moves, _Differential(computation.name, parted))
 
 
 class _Differential(Linear):
@@ -163,18 +163,18 @@ class _Differential(Linear):
         self._pushforward: _Pushforward | None = None
         self._lock = threading.RLock()
 
-    def pull(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def pull(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         asked = tuple([g is not None for g in cotangents])
-        return holding(self._lock, self._pullback, asked)(given, cotangents)
+        return holding(self._lock, self._pullback, asked)(residuals, cotangents)
 
-    def push(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        return holding(self._lock, self._forward)(given, tangents)
+    def push(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        return holding(self._lock, self._forward)(residuals, tangents)
 
     def _pullback(self, asked: Flags) -> _Pullback:
-        found = self._pullbacks.get(asked)
-        if found is None:
-            found = self._pullbacks[asked] = _Pullback(self._name, self._parted, asked)
-        return found
+        pullback = self._pullbacks.get(asked)
+        if pullback is None:
+            pullback = self._pullbacks[asked] = _Pullback(self._name, self._parted, asked)
+        return pullback
 
     def _forward(self) -> _Pushforward:
         if self._pushforward is None:
@@ -191,24 +191,24 @@ class _Pullback:
     """
 
     def __init__(self, name: str, parted: Parted, asked: Flags) -> None:
-        seeds, found = parted.pulled(asked)
-        given = parted.given
-        inputs = [*given, *[seed for seed in seeds if seed is not None]]
-        copied = rewrite([g for g in found if g is not None], inputs)
-        self.given, self.seeds = copied.inputs[: len(given)], copied.inputs[len(given) :]
+        seeds, cotangents = parted.pulled(asked)
+        residuals = parted.residuals
+        inputs = [*residuals, *[seed for seed in seeds if seed is not None]]
+        copied = rewrite([g for g in cotangents if g is not None], inputs)
+        self.residuals, self.seeds = copied.inputs[: len(residuals)], copied.inputs[len(residuals) :]
         self.gradients = copied.outputs
-        self.arrives = [g is not None for g in found]
+        self.arrives = [g is not None for g in cotangents]
         self._seeded = [seed is not None for seed in seeds]
         self._computation = Computation(name, copied.inputs, copied.outputs)
 
-    def __call__(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def __call__(self, residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         """The cotangents of the live inputs, None for those without."""
         if not any(self.arrives):
             return [None for _ in self.arrives]
-        wanted = [g for g, is_seeded in zip(cotangents, self._seeded, strict=True) if is_seeded]
-        filled = [_zeros(x) if g is None else _conjugate(g) for g, x in zip(wanted, self.seeds, strict=True)]
-        made = iter(self._computation(*given, *filled))
-        return [_conjugate(next(made)) if arrives else None for arrives in self.arrives]
+        seeded = [g for g, is_seeded in zip(cotangents, self._seeded, strict=True) if is_seeded]
+        filled = [_zeros(x) if g is None else _conjugate(g) for g, x in zip(seeded, self.seeds, strict=True)]
+        pulled = iter(self._computation(*residuals, *filled))
+        return [_conjugate(next(pulled)) if arrives else None for arrives in self.arrives]
 
 
 class _Pushforward:
@@ -219,25 +219,25 @@ class _Pushforward:
     """
 
     def __init__(self, name: str, pullback: _Pullback) -> None:
-        inputs = [*pullback.given, *pullback.seeds]
+        inputs = [*pullback.residuals, *pullback.seeds]
         copied = rewrite(pullback.gradients, inputs)
-        seeds, graph = copied.inputs[len(pullback.given) :], copied.graph
+        seeds, graph = copied.inputs[len(pullback.residuals) :], copied.graph
         moved = [placeholder_like(g, graph) for g in copied.outputs]
         with graph.as_default():
-            found = gradients(copied.outputs, seeds, moved) if moved else [None] * len(seeds)
+            pushed = gradients(copied.outputs, seeds, moved) if moved else [None] * len(seeds)
         self._arrives = pullback.arrives
         self._seeds = seeds
-        self._pushed = [t is not None for t in found]
-        there = [t for t in found if t is not None]
-        self._computation = Computation(name, [*copied.inputs, *moved], there)
+        self._pushed = [t is not None for t in pushed]
+        arriving = [t for t in pushed if t is not None]
+        self._computation = Computation(name, [*copied.inputs, *moved], arriving)
 
-    def __call__(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    def __call__(self, residuals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         if not any(self._pushed):
             return [_zeros(x) for x in self._seeds]
         moving = [t for t, arrives in zip(tangents, self._arrives, strict=True) if arrives]
-        made = iter(self._computation(*given, *map(_zeros, self._seeds), *moving))
+        computed = iter(self._computation(*residuals, *map(_zeros, self._seeds), *moving))
         return [
-            next(made) if moves else _zeros(x) for x, moves in zip(self._seeds, self._pushed, strict=True)
+            next(computed) if moves else _zeros(x) for x, moves in zip(self._seeds, self._pushed, strict=True)
         ]
 
 

@@ -83,8 +83,8 @@ def _idle(
     reasons: dict[tuple[str, int] | None, list[str]] = {}
     with contextlib.suppress(StopgradError):
         for use in explain(f, *args, argnums=argnums, **kwargs).gates:
-            at = use.operation.location
-            reasons.setdefault(None if at is None else (at.file, at.line), []).append(use.why_idle)
+            place = use.operation.location
+            reasons.setdefault(None if place is None else (place.file, place.line), []).append(use.why_idle)
     return {line: why[0] for line, why in reasons.items() if all(why)}
 
 
@@ -97,12 +97,12 @@ class _Opened:
         self._closed = traced.closed
         self._wide = traced.wide
         self._values = list(traced.values.values())
-        self._known: dict[tuple[int, bool], Any] = {}
+        self._gradients: dict[tuple[int, bool], Any] = {}
 
     def gradients(self, values: Arrays, without: Line | None) -> Gradients:
         is_wide = self._wide is not None
         with _precision(is_wide):
-            return _arrays(self._gradient(without, is_wide)(self._given(values, is_wide)))
+            return _arrays(self._gradient(without, is_wide)(self._typed(values, is_wide)))
 
     def run(self, without: Line | None) -> Callable[[], Gradients]:
         gradient = self._gradient(without, False)
@@ -115,28 +115,28 @@ class _Opened:
     def _program(self, is_wide: bool) -> Any:
         return self._wide if is_wide else self._closed
 
-    def _given(self, values: Arrays, is_wide: bool) -> list[Any]:
+    def _typed(self, values: Arrays, is_wide: bool) -> list[Any]:
         kinds = [v.aval.dtype for v in self._program(is_wide).jaxpr.invars]
         return [jnp.asarray(x, kind) for x, kind in zip(values, kinds, strict=True)]
 
     def _gradient(self, without: Line | None, is_wide: bool) -> Callable[[Any], Any]:
         """The compiled gradient of the sum of results."""
         key = (id(without), is_wide)
-        if key not in self._known:
+        if key not in self._gradients:
             closed = self._program(is_wide)
             if without is not None:
-                at = line_of(without.places[0])
-                closed = opened(closed, lambda place: line_of(place) == at)
-            self._known[key] = jax.jit(_gradient_of(closed))
-        return self._known[key]
+                line = line_of(without.places[0])
+                closed = opened(closed, lambda place: line_of(place) == line)
+            self._gradients[key] = jax.jit(_gradient_of(closed))
+        return self._gradients[key]
 
 
 def _gradient_of(closed: jex.ClosedJaxpr) -> Callable[[Any], Any]:
     function = jex.jaxpr_as_fun(closed)
 
     def gradient(values: Sequence[Any]) -> Any:
-        made, pull = jax.vjp(function, *values)
-        return [g.conj() if jnp.iscomplexobj(g) else g for g in pull([jnp.ones_like(y) for y in made])]
+        results, pull = jax.vjp(function, *values)
+        return [g.conj() if jnp.iscomplexobj(g) else g for g in pull([jnp.ones_like(y) for y in results])]
 
     return gradient
 
@@ -145,5 +145,5 @@ def _precision(is_wide: bool) -> Any:
     return jax.enable_x64(True) if is_wide else contextlib.nullcontext()
 
 
-def _arrays(made: Sequence[Any]) -> list[NumpyArray]:
-    return [np.asarray(g) for g in made]
+def _arrays(gradients: Sequence[Any]) -> list[NumpyArray]:
+    return [np.asarray(g) for g in gradients]

@@ -61,19 +61,19 @@ def check_gradients(
         >>> sgj.check_gradients(lambda x: jnp.sum(jnp.sin(x) * jax.lax.stop_gradient(x)), x).passed
         True
     """
-    wanted = options(order, modes, stops, rtol, atol, directions, seed, raises)
+    settings = options(order, modes, stops, rtol, atol, directions, seed, raises)
     point = posed("check_gradients", f, args, kwargs, argnums)
     stopping = list(stops_in(point.program.closed.jaxpr, None))
-    function = Traced(point.function, point.points, _holding(wanted.stops, stopping), wanted.modes)
-    told = [(eqn, place) for eqn, place in stopping if not is_idiom(eqn)]
+    function = Traced(point.function, point.points, _holding(settings.stops, stopping), settings.modes)
+    reported = [(eqn, place) for eqn, place in stopping if not is_idiom(eqn)]
     custom = [
         (eqn, place) for eqn, place in customs_in(point.program.closed.jaxpr) if not is_ruled_by_jax(eqn)
     ]
     seen = Seen(
-        lines(("stop_gradient", place) for _, place in told),
+        lines(("stop_gradient", place) for _, place in reported),
         lines((eqn.primitive.name.partition("_call")[0], place) for eqn, place in custom),
     )
-    return check("JAX", function, wanted, seen, coarsest_of(function.names), ELEMENTWISE)
+    return check("JAX", function, settings, seen, coarsest_of(function.names), ELEMENTWISE)
 
 
 def _holding(stops: str, stopping: Sequence[tuple[Any, RawLocation | None]]) -> Holds:

@@ -13,7 +13,7 @@ import numpy as np
 
 from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.graph.operands import NumpyArray
-from stopgrad.interop.jax.checking.holding import RULED, Holds, acting, held
+from stopgrad.interop.jax.checking.holding import RULED, Holds, acting, with_stops_held
 from stopgrad.interop.jax.steps import inner_jaxprs
 from stopgrad.interop.jax.tracing import Program, canonical, chosen, positions_of, program_of
 from stopgrad.interop.shared.derivatives import Arrays, coarsest_of, mode_is_refused
@@ -125,8 +125,8 @@ class Traced:
         self.wide: jex.ClosedJaxpr | None = None
         self.notes: list[str] = []
         self._push = jax.jit(lambda point, moved: jax.jvp(function, point, moved)[1])
-        self._known = Values(self.closed, list(values.values()), holds)
-        self.here = self._known.here
+        self._nearby = Values(self.closed, list(values.values()), holds)
+        self.here = self._nearby.here
         self.names = dtypes_in(self.closed.jaxpr) | {x.dtype.name for x in self.points.values()}
         self.precision = coarsest_of(self.names)
         if self.precision != "float64":
@@ -140,11 +140,11 @@ class Traced:
             closed = jax.make_jaxpr(self._function)(*wide)
             if coarsest_of(dtypes_in(closed.jaxpr), "float64") != "float64":
                 return
-            found = Values(closed, wide, self._holds)
+            values = Values(closed, wide, self._holds)
             rounding = {"float32": 2.0**-23, "float16": 2.0**-10}.get(self.precision, 2.0**-7)
-            if all(_near(a, b, 1e3 * rounding) for a, b in zip(self.here, found.here, strict=True)):
-                self.wide, self._known, self.precision = closed, found, "float64"
-                self.here = found.here
+            if all(_near(a, b, 1e3 * rounding) for a, b in zip(self.here, values.here, strict=True)):
+                self.wide, self._nearby, self.precision = closed, values, "float64"
+                self.here = values.here
 
     def _can(self, mode: str, modes: Sequence[str]) -> bool:
         """Whether JAX can differentiate it in a mode; if not, a note says so."""
@@ -162,7 +162,7 @@ class Traced:
         return True
 
     def at(self, which: int, value: NumpyArray) -> Arrays:
-        return self._known.at(which, value)
+        return self._nearby.at(which, value)
 
     def pulled(self, cotangents: Arrays) -> Sequence[NumpyArray | None]:
         return [_conjugate(np.asarray(g)) for g in self._pull(self._as_results(cotangents))]
@@ -174,11 +174,11 @@ class Traced:
         return [np.asarray(y) for y in self._push(values, tangents)]
 
     def derivative(self, cotangents: Arrays) -> Traced | None:
-        given = self._as_results(cotangents)
+        seeds = self._as_results(cotangents)
 
         def gradient(*values: Any) -> list[Any]:
-            made, pull = jax.vjp(self._function, *values)
-            fitting = [jnp.asarray(g, y.dtype) for g, y in zip(given, made, strict=True)]
+            results, pull = jax.vjp(self._function, *values)
+            fitting = [jnp.asarray(g, y.dtype) for g, y in zip(seeds, results, strict=True)]
             return [_conjugate(g) for g in pull(fitting)]
 
         return Traced(gradient, self.values, self._holds, self.modes)
@@ -203,7 +203,7 @@ class Values:
     def __init__(self, closed: jex.ClosedJaxpr, values: Sequence[Any], holds: Holds) -> None:
         self._values = values
         self._is_wide = any(x.dtype in ("float64", "complex128") for x in values)
-        self._moved = jax.jit(held(closed, holds))
+        self._moved = jax.jit(with_stops_held(closed, holds))
         self.here = self._computed(values)
 
     def at(self, which: int, value: NumpyArray) -> Arrays:
@@ -219,14 +219,14 @@ class Values:
 
 def dtypes_in(jaxpr: jex.Jaxpr) -> set[str]:
     """The names of the dtypes of all that a jaxpr computes."""
-    found, stack = set(), [jaxpr]
+    names, stack = set(), [jaxpr]
     while stack:
-        one = stack.pop()
-        for eqn in one.eqns:
-            found |= {v.aval.dtype.name for v in eqn.outvars if hasattr(v.aval, "dtype")}
+        current = stack.pop()
+        for eqn in current.eqns:
+            names |= {v.aval.dtype.name for v in eqn.outvars if hasattr(v.aval, "dtype")}
             stack += [getattr(part, "jaxpr", part) for part in inner_jaxprs(eqn.params)]
-        found |= {v.aval.dtype.name for v in one.outvars if hasattr(v.aval, "dtype")}
-    return found
+        names |= {v.aval.dtype.name for v in current.outvars if hasattr(v.aval, "dtype")}
+    return names
 
 
 def customs_in(jaxpr: jex.Jaxpr) -> list[Any]:

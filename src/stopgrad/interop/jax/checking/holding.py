@@ -16,17 +16,12 @@ import jax.extend.core as jex
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.interop.jax.lines import place_of
-from stopgrad.interop.jax.steps import SILENT, inner_jaxprs, needed, operands_of_scan
+from stopgrad.interop.jax.steps import CALLS, RECOMPUTED, SILENT, inner_jaxprs, needed, operands_of_scan
 
 STOP = "stop_gradient"
-RULED = {"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin"}
+RULED = {"custom_jvp_call", "custom_vjp_call", "custom_lin"}
 """Primitives whose gradient is a rule, so that stops in their functions stop nothing."""
-CALLS = {
-    "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "jaxpr", "composite": "jaxpr", "core_call": "call_jaxpr",
-    "call": "call_jaxpr", "eval_jaxpr": "call_jaxpr", "custom_vmap_call": "call", "checkpoint": "jaxpr",
-    "remat": "jaxpr", "remat2": "jaxpr",
-}  # fmt: skip
-"""Primitives that call a jaxpr, and what they call it."""
+_ENTERED = CALLS | RECOMPUTED
 
 Holds = Callable[[Any, RawLocation | None], bool]
 """Whether an equation that stops, at a place, holds its value."""
@@ -43,13 +38,15 @@ class Pair(NamedTuple):
         return self.base is not self.moved
 
 
-def held(closed: jex.ClosedJaxpr, holds: Holds) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]]:
+def with_stops_held(
+    closed: jex.ClosedJaxpr, holds: Holds
+) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]]:
     """The results of a jaxpr where inputs are moved from a base point, with stops held there."""
 
     def moved(base: Sequence[Any], there: Sequence[Any]) -> list[Any]:
         pairs = [Pair(b, m) for b, m in zip(base, there, strict=True)]
-        made = _run(closed.jaxpr, closed.consts, pairs, holds, None)
-        return [y.moved for y in made]
+        results = _run(closed.jaxpr, closed.consts, pairs, holds, None)
+        return [y.moved for y in results]
 
     return moved
 
@@ -57,17 +54,17 @@ def held(closed: jex.ClosedJaxpr, holds: Holds) -> Callable[[Sequence[Any], Sequ
 def _run(
     jaxpr: jex.Jaxpr, consts: Iterable[Any], inputs: Sequence[Pair], holds: Holds, around: RawLocation | None
 ) -> list[Pair]:
-    known: dict[Any, Pair] = dict(zip(jaxpr.invars, inputs, strict=True))
-    known.update((v, Pair(c, c)) for v, c in zip(jaxpr.constvars, consts, strict=True))
+    env: dict[Any, Pair] = dict(zip(jaxpr.invars, inputs, strict=True))
+    env.update((v, Pair(c, c)) for v, c in zip(jaxpr.constvars, consts, strict=True))
 
     def read(v: Any) -> Pair:
-        return Pair(v.val, v.val) if isinstance(v, jex.Literal) else known[v]
+        return Pair(v.val, v.val) if isinstance(v, jex.Literal) else env[v]
 
     for eqn in needed(jaxpr):
         if eqn.primitive.name not in SILENT:
             place = place_of(eqn, around)
-            made = _equation(eqn, [read(v) for v in eqn.invars], holds, place)
-            known.update(zip(eqn.outvars, made, strict=True))
+            results = _equation(eqn, [read(v) for v in eqn.invars], holds, place)
+            env.update(zip(eqn.outvars, results, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
 
@@ -77,10 +74,10 @@ def _equation(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation
         x = inputs[0]
         return [Pair(x.base, x.base) if holds(eqn, place) else x]
     if not any(x.moves for x in inputs):
-        made = _bound(eqn, [x.base for x in inputs])
-        return [Pair(y, y) for y in made]
-    if name in CALLS:
-        return _run(*_parts(params[CALLS[name]]), inputs, holds, place)
+        values = _bound(eqn, [x.base for x in inputs])
+        return [Pair(y, y) for y in values]
+    if name in _ENTERED:
+        return _run(*_parts(params[_ENTERED[name]]), inputs, holds, place)
     if name in RULED or not _has_stops(eqn):
         return _both(eqn, inputs)
     if name == "scan":
@@ -89,20 +86,20 @@ def _equation(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation
         return _while(eqn, inputs, holds, place)
     if name == "cond":
         return _cond(eqn, inputs, holds, place)
-    at = "" if place is None else f", at {decode(place)!r}"
-    raise GraphError(f"check_gradients: a stop inside of {name} cannot be held at its value{at}")
+    where = "" if place is None else f", at {decode(place)!r}"
+    raise GraphError(f"check_gradients: a stop inside of {name} cannot be held at its value{where}")
 
 
 def _bound(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """The results of an equation."""
     if eqn.primitive.name in RULED:
         closed = inner_jaxprs(eqn.params)[0]
-        made: list[Any] = jex.jaxpr_as_fun(_closed(closed))(*values)
-        return made
+        results: list[Any] = jex.jaxpr_as_fun(_closed(closed))(*values)
+        return results
     params = eqn.primitive.get_bind_params(eqn.params)
     functions, params = params if isinstance(params, tuple) else ((), params)  # Of JAX before 0.10.
-    found = eqn.primitive.bind(*functions, *values, **params)
-    return list(found) if eqn.primitive.multiple_results else [found]
+    result = eqn.primitive.bind(*functions, *values, **params)
+    return list(result) if eqn.primitive.multiple_results else [result]
 
 
 def _both(eqn: Any, inputs: Sequence[Pair]) -> list[Pair]:
@@ -121,7 +118,9 @@ def _closed(jaxpr: Any) -> jex.ClosedJaxpr:
 
 def _has_stops(eqn: Any) -> bool:
     """Whether an equation holds stops that act."""
-    return any(True for one in inner_jaxprs(eqn.params) for _ in stops_in(getattr(one, "jaxpr", one), None))
+    return any(
+        True for inner in inner_jaxprs(eqn.params) for _ in stops_in(getattr(inner, "jaxpr", inner), None)
+    )
 
 
 def stops_in(jaxpr: jex.Jaxpr, around: RawLocation | None) -> Iterator[tuple[Any, RawLocation | None]]:
@@ -138,8 +137,8 @@ def acting(
         if eqn.primitive.name in names:
             yield eqn, place
         if eqn.primitive.name not in RULED:
-            for one in inner_jaxprs(eqn.params):
-                yield from acting(getattr(one, "jaxpr", one), place, names)
+            for inner in inner_jaxprs(eqn.params):
+                yield from acting(getattr(inner, "jaxpr", inner), place, names)
 
 
 # ------------------------------------------------------------------------------------- loops and branches
@@ -153,9 +152,9 @@ def _scan(
     fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
 
     def body(carry: Any, parts: Any) -> Any:
-        given = [*fixed, *_pairs(carry), *_pairs(parts)]
-        made = _run(jaxpr, captured, given, holds, place)
-        return _lists(made[:carries]), _lists(made[carries:])
+        operands = [*fixed, *_pairs(carry), *_pairs(parts)]
+        results = _run(jaxpr, captured, operands, holds, place)
+        return _lists(results[:carries]), _lists(results[carries:])
 
     last, ys = jax.lax.scan(
         body, _lists(first), _lists(xs), length=params["length"], reverse=params["reverse"]
@@ -175,11 +174,11 @@ def _while(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | 
     """The loop runs as long as the moved values say; the base point's runs by itself for what it returns."""
     params = eqn.params
     tests, fixed = params["cond_nconsts"], params["body_nconsts"]
-    asks, body = params["cond_jaxpr"], _parts(params["body_jaxpr"])
-    known, consts, first = inputs[:tests], inputs[tests : tests + fixed], inputs[tests + fixed :]
+    cond, body = params["cond_jaxpr"], _parts(params["body_jaxpr"])
+    cond_consts, consts, first = inputs[:tests], inputs[tests : tests + fixed], inputs[tests + fixed :]
 
     def goes_on(carry: Any) -> Any:
-        return jex.jaxpr_as_fun(_closed(asks))(*[x.moved for x in known], *carry[1])[0]
+        return jex.jaxpr_as_fun(_closed(cond))(*[x.moved for x in cond_consts], *carry[1])[0]
 
     def step(carry: Any) -> Any:
         return _lists(_run(*body, [*consts, *_pairs(carry)], holds, place))
@@ -194,10 +193,10 @@ def _cond(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | N
     index, operands = inputs[0], inputs[1:]
 
     def branch(closed: Any) -> Callable[..., Any]:
-        def taken(parts: Any) -> Any:
+        def run(parts: Any) -> Any:
             return _lists(_run(*_parts(closed), _pairs(parts), holds, place))[1]
 
-        return taken
+        return run
 
     branches = [branch(closed) for closed in eqn.params["branches"]]
     number = index.moved

@@ -40,9 +40,9 @@ def _opened(jaxpr: jex.Jaxpr, opens: Opens, around: RawLocation | None) -> jex.J
 def _within(value: Any, opens: Opens, place: RawLocation | None) -> Any:
     """A parameter of an equation, with the jaxprs in it opened; itself if it has none with such stops."""
     if isinstance(value, (tuple, list)):
-        parts = [_within(one, opens, place) for one in value]
+        parts = [_within(item, opens, place) for item in value]
         return value if all(a is b for a, b in zip(parts, value, strict=True)) else type(value)(parts)
     if isinstance(value, jex.ClosedJaxpr):
-        made = _opened(value.jaxpr, opens, place)
-        return value if made is value.jaxpr else jex.ClosedJaxpr(made, value.consts)
+        inner = _opened(value.jaxpr, opens, place)
+        return value if inner is value.jaxpr else jex.ClosedJaxpr(inner, value.consts)
     return _opened(value, opens, place) if isinstance(value, jex.Jaxpr) else value

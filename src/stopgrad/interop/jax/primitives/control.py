@@ -25,6 +25,8 @@ from stopgrad.interop.jax.foreign import uses_of
 from stopgrad.interop.jax.lines import is_idiom, is_installed
 from stopgrad.interop.jax.steps import (
     ANY,
+    CALLS,
+    RECOMPUTED,
     NotOurs,
     Step,
     const,
@@ -44,8 +46,8 @@ DEEPEST = 3
 """How deep custom gradients are kept as rules, if a rule calls its own function."""
 
 
-def _listed(made: Sequence[sg.Output]) -> list[Output]:
-    return list(flatten(made)[0])
+def _listed(outputs: Sequence[sg.Output]) -> list[Output]:
+    return list(flatten(outputs)[0])
 
 
 # --------------------------------------------------------------------------------------------- gates
@@ -61,16 +63,12 @@ def _stop_gradient(step: Step, x: Output) -> Any:
 # --------------------------------------------------------------------------------------------- calls
 
 
-def _call(parameter: str) -> Callable[..., Any]:
-    return lambda step, *inputs: step.run(step[parameter], *inputs)
+@rule(*CALLS, keys=True)
+def _call(step: Step, *inputs: Output) -> Any:
+    return step.run(step[CALLS[step.eqn.primitive.name]], *inputs)
 
 
-rule("jit", "pjit", "closed_call", "composite", keys=True)(_call("jaxpr"))
-rule("core_call", "call", "eval_jaxpr", keys=True)(_call("call_jaxpr"))
-rule("custom_vmap_call", keys=True)(_call("call"))
-
-
-@rule("checkpoint", "remat", "remat2", keys=True)
+@rule(*RECOMPUTED, keys=True)
 def _checkpoint(step: Step, *inputs: Output) -> Any:
     return _listed(sg.checkpoint(lambda *xs: step.run(step["jaxpr"], *xs))(*inputs))
 
@@ -83,9 +81,9 @@ def _cond(step: Step, index: Output, *inputs: Output) -> Any:
     branches = [_branch(step, closed) for closed in step["branches"]]
     if not step.results:
         return []
-    known = uniform(index)
-    if known is not None:
-        return branches[min(max(int(known), 0), len(branches) - 1)](*inputs)
+    constant_index = uniform(index)
+    if constant_index is not None:
+        return branches[min(max(int(constant_index), 0), len(branches) - 1)](*inputs)
     if index.dtype.is_bool:
         index = sg.cast(index, sg.int32)
     return _listed(sg.switch(index, branches, *inputs))
@@ -101,8 +99,8 @@ def _scan(step: Step, *inputs: Output) -> Any:
     fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
 
     def body(carry: Sequence[sg.Output], parts: Sequence[sg.Output]) -> Any:
-        made = step.run(closed, *fixed, *carry, *(parts or ()))
-        return made[:carries], made[carries:]
+        results = step.run(closed, *fixed, *carry, *(parts or ()))
+        return results[:carries], results[carries:]
 
     last, ys = sg.scan(
         body,
@@ -134,14 +132,15 @@ def _while(step: Step, *inputs: Output) -> Any:
         return sg.reduce_any(going) if batched else going
 
     def body(*state: Output) -> Any:
-        made = step.run(step["body_jaxpr"], *for_body, *state)
+        updated = step.run(step["body_jaxpr"], *for_body, *state)
         if not batched:
-            return made
+            return updated
         going = goes_on(state)
         # Of a batch, JAX goes on while any example does; the others stay as they are.
         shapes = [(*going.shape, *[1] * (x.ndim - going.ndim)) for x in state]
         return [
-            sg.where(sg.reshape(going, shape), y, x) for shape, y, x in zip(shapes, made, state, strict=True)
+            sg.where(sg.reshape(going, shape), y, x)
+            for shape, y, x in zip(shapes, updated, state, strict=True)
         ]
 
     return _listed(sg.while_loop(condition, body, list(inputs[in_condition + in_body :])))
@@ -167,8 +166,8 @@ def _custom(step: Step, *inputs: Output) -> Any:
 
 def _computation(eqn: jex.JaxprEqn) -> Computation | None:
     """The graph of ours that an equation calls: JAX sees only what it computes, not its gates."""
-    for _, held in _closed_over(eqn.params.get("jvp_jaxpr_fun")):
-        ours = getattr(held, "__self__", None)
+    for _, value in _closed_over(eqn.params.get("jvp_jaxpr_fun")):
+        ours = getattr(value, "__self__", None)
         if isinstance(ours, Computation) and len(ours.outputs) == len(eqn.outvars):
             return ours
     return None
@@ -176,19 +175,19 @@ def _computation(eqn: jex.JaxprEqn) -> Computation | None:
 
 def _inlined(ours: Computation, inputs: Sequence[Output]) -> list[Output]:
     """The results of a graph of ours, built here with its gates, at its own lines."""
-    made = dict(zip(ours.inputs, inputs, strict=True))
+    copies = dict(zip(ours.inputs, inputs, strict=True))
 
     def build(op: Operation, operands: tuple[Output, ...]) -> Sequence[Output]:
         place = {} if op._place is None else {"place": (op._place, op._instruction)}
         with Inside(**place):
             return emit(op.definition, operands, op.values, "").outputs
 
-    copy_operations(needed(ours.outputs, made), made, build)
-    return [made[y] for y in ours.outputs]
+    copy_operations(needed(ours.outputs, copies), copies, build)
+    return [copies[y] for y in ours.outputs]
 
 
 @rule(ANY)
-def _made_of_others(step: Step, *inputs: Output) -> Any:
+def _by_implementation(step: Step, *inputs: Output) -> Any:
     """A primitive of a library that is implemented by others."""
     primitive = step.eqn.primitive
     try:
@@ -201,7 +200,7 @@ def _made_of_others(step: Step, *inputs: Output) -> Any:
 
 
 @rule("call_hi_primitive", keys=True)
-def _made_of_lower(step: Step, *inputs: Output) -> Any:
+def _lowered(step: Step, *inputs: Output) -> Any:
     """A primitive of JAX 0.11 and newer that says itself what it is made of."""
     lower = step.eqn.primitive.to_lojax
     closed = jax.make_jaxpr(lambda *xs: lower(*xs, **step.params))(*map(_shaped, step.avals))
@@ -222,46 +221,48 @@ def owned(
     and what the rule makes for its arguments is known to it alone.
     """
     real = [i for i, aval in enumerate(step.avals) if jnp.issubdtype(aval.dtype, np.inexact)]
-    wanted = [i for i in real if i >= closed]
-    asked = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
-    if not real or not asked or step.depth >= DEEPEST:
+    wrt = [i for i in real if i >= closed]
+    smooth = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
+    if not real or not smooth or step.depth >= DEEPEST:
         return function(step, *inputs)
-    refused = refusals(step.eqn, wanted, asked)
-    pulled = pullback_of(step.eqn, [i for i in wanted if i not in refused], asked)
+    refused = refusals(step.eqn, wrt, smooth)
+    pulled = pullback_of(step.eqn, [i for i in wrt if i not in refused], smooth)
     if pulled.escapes:
         refused |= {i: ESCAPED for i in real if i < closed}
-        wanted = real
+        wrt = real
 
-    def held(*xs: Output) -> Any:
-        given = list(inputs)
-        for i, x in zip(wanted, xs, strict=True):
-            given[i] = x
-        results = function(replace(step, held=True), *given)
+    def with_gradient(*xs: Output) -> Any:
+        arguments = list(inputs)
+        for i, x in zip(wrt, xs, strict=True):
+            arguments[i] = x
+        results = function(replace(step, held=True), *arguments)
 
         def pullback(*gs: sg.Output) -> Any:
-            cotangents = [gs[i] for i in asked]
+            cotangents = [gs[i] for i in smooth]
             with Inside(place=step.place):
                 if pulled.escapes:
-                    made = _unknown(step, pulled, cotangents)
+                    gradients = _unknown(step, pulled, cotangents)
                 else:
-                    operands = [*given, *cotangents]
-                    made = run(pulled.jaxpr.jaxpr, pulled.jaxpr.consts, operands, step.place, step.depth + 1)
-            parts = iter(made)
+                    operands = [*arguments, *cotangents]
+                    gradients = run(
+                        pulled.jaxpr.jaxpr, pulled.jaxpr.consts, operands, step.place, step.depth + 1
+                    )
+            parts = iter(gradients)
             connected = iter(pulled.connected)
             # What is returned for an operand without a derivative never arrives.
             return [
-                sg.zeros_like(given[i]) if i in refused else next(parts) if next(connected) else None
-                for i in wanted
+                sg.zeros_like(arguments[i]) if i in refused else next(parts) if next(connected) else None
+                for i in wrt
             ]
 
         return results, pullback
 
-    asked_of = [sg.prevent_gradient(inputs[i], refused[i]) if i in refused else inputs[i] for i in wanted]
+    differentiated = [sg.prevent_gradient(inputs[i], refused[i]) if i in refused else inputs[i] for i in wrt]
     graph = current().graph
     assert graph is not None
-    made = CustomGradient.create(graph, held, *asked_of, name=_named(step))
-    CustomGradient.settle(made)  # At once, since the operation may be copied into other graphs.
-    return list(made.outputs)
+    op = CustomGradient.create(graph, with_gradient, *differentiated, name=_named(step))
+    CustomGradient.settle(op)  # At once, since the operation may be copied into other graphs.
+    return list(op.outputs)
 
 
 def _named(step: Step) -> str | None:
@@ -275,32 +276,32 @@ def _unknown(step: Step, pulled: Pulled, cotangents: Sequence[Output]) -> list[O
     """What a rule that cannot be imported makes of cotangents: of which of them, is known."""
     call = f"gradient of {step.name}"
     program = written([ForeignStep(call, reason=ESCAPED)])
-    found: list[Output] = []
+    outputs: list[Output] = []
     for v, used in zip(pulled.jaxpr.jaxpr.outvars, uses_of(pulled.jaxpr), strict=True):
         kind, first = type_of(v.aval), len(pulled.jaxpr.in_avals) - len(cotangents)
-        given = [g for k, g in enumerate(cotangents, first) if k in used]
-        found += foreign(given, call, [(kind.dtype.name, *kind.shape)], program=program)
-    return found
+        sources = [g for k, g in enumerate(cotangents, first) if k in used]
+        outputs += foreign(sources, call, [(kind.dtype.name, *kind.shape)], program=program)
+    return outputs
 
 
-def refusals(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> dict[int, str]:
+def refusals(eqn: jex.JaxprEqn, wrt: Sequence[int], smooth: Sequence[int]) -> dict[int, str]:
     """The operands for which an equation's own rule raises an error in place of a gradient, and the error."""
     try:
-        pullback_of(eqn, wanted, asked)
+        pullback_of(eqn, wrt, smooth)
     except Exception:  # The rule is a user's or a library's, and may raise anything.
-        found = {}
-        for i in wanted:
+        errors = {}
+        for i in wrt:
             _forget_traces(eqn)
             try:
-                pullback_of(eqn, [i], asked)
+                pullback_of(eqn, [i], smooth)
             except Exception as error:
-                found[i] = " ".join(f"its own rule raises {type(error).__name__}: {error}".split()).rstrip(
+                errors[i] = " ".join(f"its own rule raises {type(error).__name__}: {error}".split()).rstrip(
                     ": "
                 )
-        if not found:
+        if not errors:
             raise
         _forget_traces(eqn)
-        return found
+        return errors
     return {}
 
 
@@ -310,9 +311,9 @@ def _forget_traces(eqn: jex.JaxprEqn) -> None:
     JAX keeps the traces of ``custom_vjp``'s forward function, but after one that failed it lacks what it
     noted beside them ("Store empty").
     """
-    for function, held in _closed_over(eqn.params.get("fwd_jaxpr_thunk")):
-        if isinstance(held, dict) and "_memoize" in function.__qualname__:
-            held.clear()
+    for function, stored in _closed_over(eqn.params.get("fwd_jaxpr_thunk")):
+        if isinstance(stored, dict) and "_memoize" in function.__qualname__:
+            stored.clear()
 
 
 def _closed_over(thunk: Any) -> Iterator[tuple[Any, Any]]:
@@ -325,11 +326,13 @@ def _closed_over(thunk: Any) -> Iterator[tuple[Any, Any]]:
             continue
         seen.add(id(function))
         for cell in getattr(function, "__closure__", None) or ():
-            held = cell.cell_contents
-            yield function, getattr(held, "f", held)
-            module = getattr(getattr(held, "f", held), "__module__", None)  # Of executed text it may be None.
+            content = cell.cell_contents
+            yield function, getattr(content, "f", content)
+            module = getattr(
+                getattr(content, "f", content), "__module__", None
+            )  # Of executed text it may be None.
             if (module or "").startswith("jax."):
-                waiting.append(held)
+                waiting.append(content)
 
 
 class Pulled:
@@ -347,40 +350,40 @@ class Pulled:
         self.escapes = escapes
 
 
-def pullback_of(eqn: jex.JaxprEqn, wanted: Sequence[int], asked: Sequence[int]) -> Pulled:
+def pullback_of(eqn: jex.JaxprEqn, wrt: Sequence[int], smooth: Sequence[int]) -> Pulled:
     """JAX's own gradient of an equation."""
     call = as_function(eqn)
 
-    def of(xs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
+    def parted(xs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
         def partial(*parts: jax.Array) -> Any:
-            given = list(xs)
-            for i, part in zip(wanted, parts, strict=True):
-                given[i] = part
-            made = call(*given)
-            return [made[i] for i in asked]
+            operands = list(xs)
+            for i, part in zip(wrt, parts, strict=True):
+                operands[i] = part
+            outputs = call(*operands)
+            return [outputs[i] for i in smooth]
 
-        return partial, [xs[i] for i in wanted]
+        return partial, [xs[i] for i in wrt]
 
     def pulled(xs: Sequence[Any], gs: Sequence[Any]) -> Any:
-        function, parts = of(xs)
-        made, vjp = jax.vjp(function, *parts)
-        return vjp(list(gs)), made  # What the rule returns as results tells what it takes, too.
+        function, parts = parted(xs)
+        outputs, vjp = jax.vjp(function, *parts)
+        return vjp(list(gs)), outputs  # What the rule returns as results tells what it takes, too.
 
     def pushed(xs: Sequence[Any]) -> Any:
-        function, parts = of(xs)
+        function, parts = parted(xs)
         return jax.jvp(function, parts, parts)
 
     xs = [_shaped(v.aval) for v in eqn.invars]
-    gs = [_shaped(eqn.outvars[i].aval) for i in asked]
+    gs = [_shaped(eqn.outvars[i].aval) for i in smooth]
     closed = jax.make_jaxpr(pulled)(xs, gs)
     depends = set(closed.jaxpr.invars[len(xs) :])
-    for one in closed.jaxpr.eqns:
-        if not depends.isdisjoint(v for v in one.invars if not isinstance(v, jex.Literal)):
-            depends.update(one.outvars)
-    results = closed.jaxpr.outvars[: len(wanted)]
+    for inner in closed.jaxpr.eqns:
+        if not depends.isdisjoint(v for v in inner.invars if not isinstance(v, jex.Literal)):
+            depends.update(inner.outvars)
+    results = closed.jaxpr.outvars[: len(wrt)]
     connected = [not isinstance(v, jex.Literal) and v in depends for v in results]
-    kept = [v for v, flag in zip(results, connected, strict=True) if flag]
-    jaxpr = closed.jaxpr.replace(outvars=kept, debug_info=closed.jaxpr.debug_info.with_unknown_names())
+    cotangents = [v for v, flag in zip(results, connected, strict=True) if flag]
+    jaxpr = closed.jaxpr.replace(outvars=cotangents, debug_info=closed.jaxpr.debug_info.with_unknown_names())
     consts = list(closed.consts)
     if eqn.params.get("num_consts") and not any(isinstance(value, jax.core.Tracer) for value in consts):
         consts += jax.make_jaxpr(pushed)(xs).consts  # Also of what is left out as unused.
@@ -392,9 +395,9 @@ def as_function(eqn: jex.JaxprEqn) -> Callable[..., list[Any]]:
     """An equation as a function of its operands, for JAX to trace."""
 
     def call(*args: jax.Array) -> list[Any]:
-        found = eqn.primitive.get_bind_params(eqn.params)
-        functions, params = found if isinstance(found, tuple) else ((), found)
-        made = eqn.primitive.bind(*functions, *args, **params)
-        return list(made) if eqn.primitive.multiple_results else [made]
+        bind_params = eqn.primitive.get_bind_params(eqn.params)
+        functions, params = bind_params if isinstance(bind_params, tuple) else ((), bind_params)
+        results = eqn.primitive.bind(*functions, *args, **params)
+        return list(results) if eqn.primitive.multiple_results else [results]
 
     return call

@@ -20,8 +20,8 @@ _WORDS = {8: sg.uint8, 16: sg.uint16, 32: sg.uint32, 64: sg.uint64}
 
 def _check_threefry(step: Step) -> None:
     """Refuse keys of generators other than Threefry, which is JAX's default and ours."""
-    found = [v.aval for v in (*step.eqn.invars, *step.eqn.outvars) if is_key(v.aval)]
-    if any(aval.dtype._impl.name != "threefry2x32" for aval in found):
+    keys = [v.aval for v in (*step.eqn.invars, *step.eqn.outvars) if is_key(v.aval)]
+    if any(aval.dtype._impl.name != "threefry2x32" for aval in keys):
         raise NotOurs("another generator than threefry2x32")
 
 
@@ -32,8 +32,8 @@ def _for_each(keys: Output, function: Callable[..., Any], *others: Output) -> An
         return function(keys, *others)
     count = math.prod(many)
     flat = [sg.reshape(keys, [count, keys.shape[-1]]), *[sg.reshape(x, [count]) for x in others]]
-    made = sg.vmap(function)(*flat)
-    return sg.reshape(made, [*many, *made.shape[1:]])
+    results = sg.vmap(function)(*flat)
+    return sg.reshape(results, [*many, *results.shape[1:]])
 
 
 @rule("random_wrap", "random_unwrap", "random_clone", keys=True)
@@ -67,8 +67,8 @@ def _random_fold_in(step: Step, keys: Output, data: Output) -> Any:
 def _random_split(step: Step, keys: Output) -> Any:
     _check_threefry(step)
     count = math.prod(step["shape"])
-    made = _for_each(keys, lambda key: sg.random_split(key, count))
-    return sg.reshape(made, step.result.shape)
+    split = _for_each(keys, lambda key: sg.random_split(key, count))
+    return sg.reshape(split, step.result.shape)
 
 
 @rule("random_bits", keys=True)
@@ -110,9 +110,9 @@ class _Layout:
     def units(self) -> Any:
         """The value of the last bit of the mantissa, by the exponent's bits."""
         powers = np.maximum(np.arange(self.exponents), 1) - self.bias - self.mantissa
-        found = np.ldexp(np.ones(self.exponents), powers)
-        found[-1] = np.inf
-        return found.astype(self.work.numpy)
+        units = np.ldexp(np.ones(self.exponents), powers)
+        units[-1] = np.inf
+        return units.astype(self.work.numpy)
 
 
 def _from_bits(bits: Output, dtype: DType) -> Output:
@@ -131,8 +131,8 @@ def _from_bits(bits: Output, dtype: DType) -> Output:
     )
     size = sg.where(last, like(size, np.nan), size)
     negative = sg.not_equal(sg.right_shift(bits, like(bits, 8 * dtype.itemsize - 1)), like(bits, 0))
-    made: Output = sg.cast(sg.where(negative, -size, size), dtype)
-    return made
+    numbers: Output = sg.cast(sg.where(negative, -size, size), dtype)
+    return numbers
 
 
 def _to_bits(x: Output) -> Output:
@@ -153,5 +153,5 @@ def _to_bits(x: Output) -> Output:
     rest = sg.where(sg.is_nan(size), np.asarray(2 ** (layout.mantissa - 1), word.numpy), rest)
     sign = sg.left_shift(sg.cast(sg.signbit(x), word), np.asarray(8 * x.dtype.itemsize - 1, word.numpy))
     middle = sg.left_shift(sg.cast(exponent, word), np.asarray(layout.mantissa, word.numpy))
-    made: Output = sg.bitwise_or(sg.bitwise_or(sign, middle), rest)
-    return made
+    bits: Output = sg.bitwise_or(sg.bitwise_or(sign, middle), rest)
+    return bits

@@ -68,7 +68,6 @@ plain(
         "complex": sg.complex,
         "add": sg.add,
         "add_any": sg.add,
-        "add_jaxvals": sg.add,
         "sub": sg.subtract,
         "mul": sg.multiply,
         "rem": sg.truncatemod,
@@ -221,11 +220,11 @@ def _in_total_order(plain_order: Callable[..., Any], first_nan: bool | None) -> 
     """A comparison in which NaN is the largest number, and equal to itself."""
 
     def compare(step: Step, x: Output, y: Output) -> Any:
-        found = plain_order(x, y)
+        ordered = plain_order(x, y)
         if not x.dtype.is_floating:
-            return found
+            return ordered
         nan = sg.logical_and(sg.is_nan(y), sg.is_nan(x) if first_nan else sg.logical_not(sg.is_nan(x)))
-        return sg.logical_or(found, sg.is_nan(y) if first_nan is None else nan)
+        return sg.logical_or(ordered, sg.is_nan(y) if first_nan is None else nan)
 
     return compare
 
@@ -239,9 +238,9 @@ rule("le_to")(_in_total_order(sg.less_equal, None))
 
 @rule("select_n")
 def _select(step: Step, which: Output, *cases: Output) -> Any:
-    known = uniform(which)
-    if known is not None:  # For example a library's argument that says whether to stop a gradient.
-        return sg.identity(cases[min(max(int(known), 0), len(cases) - 1)])
+    constant_index = uniform(which)
+    if constant_index is not None:  # For example a library's argument that says whether to stop a gradient.
+        return sg.identity(cases[min(max(int(constant_index), 0), len(cases) - 1)])
     if which.dtype.is_bool:
         return cases[0] if len(cases) == 1 else sg.where(which, _nan_of(which, cases[1]), cases[0])
     chosen = cases[-1]
@@ -330,11 +329,11 @@ def _leading_zeros(step: Step, x: Output) -> Any:
 
 @rule("reduce_precision")
 def _reduce_precision(step: Step, x: Output) -> Any:
-    kept = int(step["exponent_bits"]), int(step["mantissa_bits"])
+    precision = int(step["exponent_bits"]), int(step["mantissa_bits"])
     for dtype, bits in _PRECISIONS.items():
-        if kept == bits:
+        if precision == bits:
             return sg.identity(x) if dtype is x.dtype else sg.cast(sg.cast(x, dtype), x.dtype)
-    raise NotOurs(f"rounding to {kept[0]} bits of exponent and {kept[1]} of mantissa")
+    raise NotOurs(f"rounding to {precision[0]} bits of exponent and {precision[1]} of mantissa")
 
 
 _PRECISIONS = {

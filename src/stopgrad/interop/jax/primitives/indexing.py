@@ -23,11 +23,11 @@ from stopgrad.interop.jax.steps import NotOurs, Step, rule
 
 def _starts(starts: Sequence[Output]) -> Output:
     """The starts as a vector. JAX takes negative ones for 0; we would count them from the end."""
-    found = [
+    positions = [
         sg.cast(sg.maximum(s, like(s, 0)), sg.int64 if s.dtype.itemsize == 8 else sg.int32) for s in starts
     ]
-    widest = max((s.dtype for s in found), key=lambda dtype: dtype.itemsize)
-    row: Output = sg.stack([sg.cast(s, widest) for s in found])
+    widest = max((s.dtype for s in positions), key=lambda dtype: dtype.itemsize)
+    row: Output = sg.stack([sg.cast(s, widest) for s in positions])
     return row
 
 
@@ -87,15 +87,15 @@ class Blocks:
     def flat(self, x: Output) -> Output:
         """The operand with its indexed axes merged into one, in front."""
         turned = sg.transpose(x, self.order) if self.order != list(range(len(self.shape))) else x
-        made: Output = sg.reshape(turned, [self.rows, *[self.shape[axis] for axis in self.kept]])
-        return made
+        merged: Output = sg.reshape(turned, [self.rows, *[self.shape[axis] for axis in self.kept]])
+        return merged
 
     def back(self, x: Output) -> Output:
         """The reverse of :meth:`flat`."""
         parted = sg.reshape(x, [self.shape[axis] for axis in self.order])
         inverse = [int(i) for i in np.argsort(self.order)]
-        made: Output = sg.transpose(parted, inverse) if inverse != list(range(len(inverse))) else parted
-        return made
+        restored: Output = sg.transpose(parted, inverse) if inverse != list(range(len(inverse))) else parted
+        return restored
 
     def positions(self, indices: Output, clips: bool) -> tuple[Output, Output | None]:
         """The position of each element of each block along the merged axis; and which indices are in bounds.
@@ -152,9 +152,9 @@ class Blocks:
 
 
 def _wide(indices: Output, rows: int) -> Output:
-    wanted = sg.int64 if rows > 2**31 - 1 or indices.dtype in (sg.int64, sg.uint32, sg.uint64) else sg.int32
-    made: Output = indices if indices.dtype is wanted else sg.cast(indices, wanted)
-    return made
+    dtype = sg.int64 if rows > 2**31 - 1 or indices.dtype in (sg.int64, sg.uint32, sg.uint64) else sg.int32
+    widened: Output = indices if indices.dtype is dtype else sg.cast(indices, dtype)
+    return widened
 
 
 def _mode(step: Step) -> str:
@@ -178,8 +178,8 @@ def _gather(step: Step, x: Output, indices: Output) -> Any:
     positions, fits = blocks.positions(indices, clips=mode != "fill")
     if fits is not None:
         positions = sg.where(_spread(fits, positions.ndim), positions, like(positions, 0))
-    taken = sg.gather(blocks.flat(x), positions, axis=0)
-    y = _arranged(taken, blocks, numbers, tuple(indices.shape[:-1]))
+    elements = sg.gather(blocks.flat(x), positions, axis=0)
+    y = _arranged(elements, blocks, numbers, tuple(indices.shape[:-1]))
     if fits is None:
         return y
     many = [axis for axis in range(y.ndim) if axis not in numbers.offset_dims]
@@ -191,15 +191,15 @@ def _gather(step: Step, x: Output, indices: Output) -> Any:
 
 def _spread(x: Output, rank: int) -> Output:
     """x with axes of size 1 appended."""
-    made: Output = sg.reshape(x, [*x.shape, *[1] * (rank - x.ndim)])
-    return made
+    spread: Output = sg.reshape(x, [*x.shape, *[1] * (rank - x.ndim)])
+    return spread
 
 
 def _filling(step: Step, y: Output) -> Any:
     """The value for indices that are out of bounds."""
-    given = step.params.get("fill_value")
-    if given is not None:
-        return np.asarray(given).astype(y.dtype.numpy)
+    fill_value = step.params.get("fill_value")
+    if fill_value is not None:
+        return np.asarray(fill_value).astype(y.dtype.numpy)
     if y.dtype.is_bool:
         return np.asarray(True)
     if not y.dtype.is_integer:
@@ -209,24 +209,24 @@ def _filling(step: Step, y: Output) -> Any:
 
 
 def _arranged(
-    taken: Output, blocks: Blocks, numbers: jax.lax.GatherDimensionNumbers, many: tuple[Any, ...]
+    elements: Output, blocks: Blocks, numbers: jax.lax.GatherDimensionNumbers, many: tuple[Any, ...]
 ) -> Output:
     """The blocks, [indices..., indexed..., kept...], with their axes in the result's order."""
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     offsets = [axis for axis in range(len(blocks.shape)) if axis not in dropped]
-    at = {axis: len(many) + i for i, axis in enumerate(blocks.order)}
+    position_of = {axis: len(many) + i for i, axis in enumerate(blocks.order)}
     rank = len(many) + len(offsets)
     rest = [axis for axis in range(rank) if axis not in numbers.offset_dims]
     order = [0] * rank
     for i, axis in enumerate(rest):
         order[axis] = i
     for axis, place in zip(offsets, numbers.offset_dims, strict=True):
-        order[place] = at[axis]
-    gone = [at[axis] for axis in sorted(dropped, key=lambda axis: at[axis])]
+        order[place] = position_of[axis]
+    gone = [position_of[axis] for axis in sorted(dropped, key=lambda axis: position_of[axis])]
     whole = [*order, *gone]
-    turned = sg.transpose(taken, whole) if whole != list(range(taken.ndim)) else taken
-    made: Output = sg.reshape(turned, [taken.shape[axis] for axis in order])
-    return made
+    turned = sg.transpose(elements, whole) if whole != list(range(elements.ndim)) else elements
+    arranged: Output = sg.reshape(turned, [elements.shape[axis] for axis in order])
+    return arranged
 
 
 # -------------------------------------------------------------------------------------------- scatter
@@ -255,8 +255,8 @@ def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
         # Updates out of bounds go to an extra last row, which is cut off.
         positions = sg.where(_spread(fits, positions.ndim), positions, like(positions, blocks.rows))
         longer = sg.pad(flat, [(0, 1), *[(0, 0)] * (flat.ndim - 1)])
-        made = function(longer, positions, parts)
-        return blocks.back(cut(made, [(0, n, 1) for n in flat.shape]))
+        scattered = function(longer, positions, parts)
+        return blocks.back(cut(scattered, [(0, n, 1) for n in flat.shape]))
 
     return scatter
 
@@ -270,12 +270,12 @@ def _blockwise(
 ) -> Output:
     """Updates as [indices..., indexed..., kept...]."""
     rest = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]
-    left = [axis for axis in range(len(blocks.shape)) if axis not in dropped]
-    at = dict(zip(left, numbers.update_window_dims, strict=True))
-    order = [*rest, *[at[axis] for axis in blocks.order if axis in at]]
+    window_axes = [axis for axis in range(len(blocks.shape)) if axis not in dropped]
+    position_of = dict(zip(window_axes, numbers.update_window_dims, strict=True))
+    order = [*rest, *[position_of[axis] for axis in blocks.order if axis in position_of]]
     turned = sg.transpose(updates, order) if order != list(range(updates.ndim)) else updates
-    made: Output = sg.reshape(turned, [*many, *[blocks.sizes[axis] for axis in blocks.order]])
-    return made
+    arranged: Output = sg.reshape(turned, [*many, *[blocks.sizes[axis] for axis in blocks.order]])
+    return arranged
 
 
 def _on_truths(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -284,19 +284,17 @@ def _on_truths(function: Callable[..., Any]) -> Callable[..., Any]:
     def scatter(x: Output, positions: Output, parts: Output) -> Any:
         if not x.dtype.is_bool:
             return function(x, positions, parts, 0)
-        made = function(sg.cast(x, sg.int32), positions, sg.cast(parts, sg.int32), 0)
-        return sg.not_equal(made, 0)
+        scattered = function(sg.cast(x, sg.int32), positions, sg.cast(parts, sg.int32), 0)
+        return sg.not_equal(scattered, 0)
 
     return scatter
 
 
-rule("scatter-add", "scatter_add")(_scattered(_on_truths(sg.scatter_add)))
-rule("scatter-mul", "scatter_mul")(_scattered(_on_truths(sg.scatter_multiply)))
-rule("scatter-min", "scatter_min")(_scattered(_on_truths(sg.scatter_min)))
-rule("scatter-max", "scatter_max")(_scattered(_on_truths(sg.scatter_max)))
-rule("scatter-sub", "scatter_sub")(
-    _scattered(lambda x, positions, parts: sg.scatter_add(x, positions, -parts, 0))
-)
+rule("scatter-add")(_scattered(_on_truths(sg.scatter_add)))
+rule("scatter-mul")(_scattered(_on_truths(sg.scatter_multiply)))
+rule("scatter-min")(_scattered(_on_truths(sg.scatter_min)))
+rule("scatter-max")(_scattered(_on_truths(sg.scatter_max)))
+rule("scatter-sub")(_scattered(lambda x, positions, parts: sg.scatter_add(x, positions, -parts, 0)))
 
 
 @rule("scatter")

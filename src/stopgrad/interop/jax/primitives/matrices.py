@@ -16,8 +16,8 @@ from stopgrad.ops.fourier.transforms import Fft, Irfft, Rfft
 
 
 def _transposed(x: Output) -> Output:
-    made: Output = sg.transpose(x, [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
-    return made
+    transposed: Output = sg.transpose(x, [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
+    return transposed
 
 
 @rule("cholesky")
@@ -36,7 +36,7 @@ def _is_symmetrized(x: Output) -> bool:
     if x.op.type != "RealDiv" or x.op.x.op.type != "AddV2":
         return False
     a, b = x.op.x.op.inputs
-    return any(one.op.type in ("Transpose", "Conj") for one in (a, b))
+    return any(operand.op.type in ("Transpose", "Conj") for operand in (a, b))
 
 
 @rule("triangular_solve")

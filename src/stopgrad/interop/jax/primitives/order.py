@@ -27,8 +27,8 @@ def _sort(step: Step, *xs: Output) -> Any:
 
 
 def _comparable(x: Output) -> Output:
-    made: Output = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
-    return made
+    comparable: Output = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
+    return comparable
 
 
 def _sorted(x: Output, axis: int) -> Any:
@@ -42,5 +42,5 @@ def _top_k(step: Step, x: Output) -> Any:
     order[axis], order[-1] = order[-1], order[axis]
     turned = sg.transpose(x, order) if axis != x.ndim - 1 else x
     positions = step.results[1].dtype
-    made = apply(TopKV2, (turned,), (k, positions))
-    return [sg.transpose(y, order) if axis != x.ndim - 1 else y for y in made]
+    largest = apply(TopKV2, (turned,), (k, positions))
+    return [sg.transpose(y, order) if axis != x.ndim - 1 else y for y in largest]

@@ -14,16 +14,16 @@ from stopgrad.interop.jax.steps import NotOurs, Step, rule
 
 
 def _wide(x: Output, dtype: DType) -> Output:
-    made: Output = x if x.dtype is dtype else sg.cast(x, dtype)
-    return made
+    converted: Output = x if x.dtype is dtype else sg.cast(x, dtype)
+    return converted
 
 
 def _working(step: Step, *xs: Output) -> list[Output]:
     """The factors in the widest dtype, in which XLA adds; narrower results are rounded at the end."""
-    asked = step.params.get("preferred_element_type")
-    wanted = step.result.dtype if asked is None else dtype_of(asked)
-    widest = max([wanted, *[x.dtype for x in xs]], key=lambda dtype: (dtype.is_complex, dtype.itemsize))
-    if wanted.is_integer and any(x.dtype.is_floating for x in xs):
+    preferred = step.params.get("preferred_element_type")
+    result_dtype = step.result.dtype if preferred is None else dtype_of(preferred)
+    widest = max([result_dtype, *[x.dtype for x in xs]], key=lambda dtype: (dtype.is_complex, dtype.itemsize))
+    if result_dtype.is_integer and any(x.dtype.is_floating for x in xs):
         raise NotOurs("a product of floating-point numbers as integers")
     return [_wide(x, widest) for x in xs]
 
@@ -35,8 +35,8 @@ def _dot_general(step: Step, a: Output, b: Output) -> Any:
     if truths:
         a, b = sg.cast(a, sg.int32), sg.cast(b, sg.int32)
     a, b = [a, b] if truths else _working(step, a, b)
-    made: Any = _as_matrices(a, b, over_a, over_b, batch_a, batch_b)
-    if made is None:
+    product: Any = _as_matrices(a, b, over_a, over_b, batch_a, batch_b)
+    if product is None:
         letters = iter(string.ascii_letters)
         in_a = [next(letters) for _ in range(a.ndim)]
         in_b = [next(letters) for _ in range(b.ndim)]
@@ -45,8 +45,8 @@ def _dot_general(step: Step, a: Output, b: Output) -> Any:
         out = [in_a[i] for i in batch_a]
         out += [in_a[i] for i in range(a.ndim) if i not in (*over_a, *batch_a)]
         out += [in_b[j] for j in range(b.ndim) if j not in (*over_b, *batch_b)]
-        made = sg.einsum(f"{''.join(in_a)},{''.join(in_b)}->{''.join(out)}", a, b)
-    return sg.not_equal(made, 0) if truths else _wide(made, step.result.dtype)
+        product = sg.einsum(f"{''.join(in_a)},{''.join(in_b)}->{''.join(out)}", a, b)
+    return sg.not_equal(product, 0) if truths else _wide(product, step.result.dtype)
 
 
 def _as_matrices(
@@ -67,8 +67,8 @@ def _as_matrices(
     turned = i != a.ndim - 1
     if turned and a.ndim != len(first) + 2:
         return None
-    made: Output = sg.matmul(a, b, transpose_a=turned, transpose_b=j == b.ndim - 1)
-    return made
+    product: Output = sg.matmul(a, b, transpose_a=turned, transpose_b=j == b.ndim - 1)
+    return product
 
 
 # --------------------------------------------------------------------------------------- convolutions
@@ -114,7 +114,7 @@ def _spread(step: Step, x: Output) -> tuple[Output, Any]:
         (min(low, 0), min(high, 0), gap - 1) for (low, high), gap in zip(step["padding"], gaps, strict=True)
     ]
     around = tuple((max(low, 0), max(high, 0)) for low, high in step["padding"])
-    if any(any(one) for one in config):
+    if any(any(triple) for triple in config):
         x = padded(x, [(0, 0, 0), *config, (0, 0, 0)], 0)
     return x, around
 
@@ -124,8 +124,8 @@ def _batches_as_channels(x: Output, batches: int) -> Output:
     n, *space, channels = x.shape
     parts = sg.reshape(x, [batches, n // batches, *space, channels])
     order = [*range(1, parts.ndim - 1), 0, parts.ndim - 1]
-    made: Output = sg.reshape(sg.transpose(parts, order), [n // batches, *space, batches * channels])
-    return made
+    grouped: Output = sg.reshape(sg.transpose(parts, order), [n // batches, *space, batches * channels])
+    return grouped
 
 
 @rule("mulhi")

@@ -44,7 +44,7 @@ def _reshape(step: Step, x: Output, *sizes: Output) -> Any:
     return sg.reshape(x, step["new_sizes"])
 
 
-@rule("squeeze", "expand_dims")
+@rule("squeeze")
 def _squeeze(step: Step, x: Output) -> Any:
     return sg.reshape(x, step.result.shape)
 
@@ -107,16 +107,16 @@ def cut(x: Output, spans: Sequence[tuple[Any, Any, int]]) -> Output:
     """Strided slices: for each axis the start, the number of elements, and the step."""
     if all(span == (0, size, 1) for span, size in zip(spans, x.shape, strict=True)):
         return x
-    made: Output = apply(StridedSlice, (x,), StridedSlice.canonical((tuple(spans),)))
-    return made
+    part: Output = apply(StridedSlice, (x,), StridedSlice.canonical((tuple(spans),)))
+    return part
 
 
 @rule("slice")
 def _slice(step: Step, x: Output) -> Any:
     steps = step["strides"] or (1,) * x.ndim
     spans = [
-        (low, -(-(high - low) // by) if high > low else 0, by)
-        for low, high, by in zip(step["start_indices"], step["limit_indices"], steps, strict=True)
+        (low, -(-(high - low) // stride) if high > low else 0, stride)
+        for low, high, stride in zip(step["start_indices"], step["limit_indices"], steps, strict=True)
     ]
     return sg.identity(x) if cut(x, spans) is x else cut(x, spans)
 
@@ -192,10 +192,10 @@ def folded(
     xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Any], neutral: Sequence[Any]
 ) -> list[Output]:
     """A reduction by a function of pairs, which halves the axes until one element is left."""
-    kept = [axis for axis in range(xs[0].ndim) if axis not in axes]
-    shape = [xs[0].shape[axis] for axis in kept]
+    others = [axis for axis in range(xs[0].ndim) if axis not in axes]
+    shape = [xs[0].shape[axis] for axis in others]
     count = math.prod(int(xs[0].shape[axis]) for axis in axes)
-    rows = [sg.reshape(sg.transpose(x, [*axes, *kept]), [count, *shape]) for x in xs]
+    rows = [sg.reshape(sg.transpose(x, [*axes, *others]), [count, *shape]) for x in xs]
     if not count:
         return [sg.fill(shape, value) for value in neutral]
     while count > 1:
@@ -203,11 +203,11 @@ def folded(
         whole: list[tuple[Any, Any, int]] = [(0, n, 1) for n in shape]
         low = [cut(x, [(0, half, 1), *whole]) for x in rows]
         high = [cut(x, [(half, half, 1), *whole]) for x in rows]
-        made = function(low, high)
+        halved = function(low, high)
         if odd:
             last = [cut(x, [(count - 1, 1, 1), *whole]) for x in rows]
-            made = [sg.concat([a, b], 0) for a, b in zip(made, last, strict=True)]
-        rows, count = list(made), half + odd
+            halved = [sg.concat([a, b], 0) for a, b in zip(halved, last, strict=True)]
+        rows, count = list(halved), half + odd
     return [sg.reshape(x, shape) for x in rows]
 
 
@@ -231,24 +231,24 @@ def _reduce(step: Step, *operands: Output) -> Any:
         # The body is a function of scalars; it may run on whole arrays if it is elementwise.
         return _elementwise(step, body, [*a, *b])
 
-    made = folded(xs, axes, both, starts)
-    return both([sg.broadcast_to(s, y.shape) for s, y in zip(starts, made, strict=True)], made)
+    reduced = folded(xs, axes, both, starts)
+    return both([sg.broadcast_to(s, y.shape) for s, y in zip(starts, reduced, strict=True)], reduced)
 
 
 def _elementwise(step: Step, body: jex.ClosedJaxpr, operands: Sequence[Output]) -> list[Output]:
     flat = [sg.reshape(x, [-1]) for x in operands]
-    made = sg.vmap(lambda *xs: tuple(step.run(body, *xs)))(*flat)
+    mapped = sg.vmap(lambda *xs: tuple(step.run(body, *xs)))(*flat)
     shape = operands[0].shape
-    results: Sequence[Output] = made if isinstance(made, tuple) else (made,)
+    results: Sequence[Output] = mapped if isinstance(mapped, tuple) else (mapped,)
     return [sg.reshape(y, shape) for y in results]
 
 
 def _position(function: Callable[..., Any]) -> Any:
-    def found(step: Step, x: Output) -> Any:
+    def position(step: Step, x: Output) -> Any:
         (axis,) = step["axes"]
         return function(sg.cast(x, sg.int32) if x.dtype.is_bool else x, axis, dtype_of(step["index_dtype"]))
 
-    return found
+    return position
 
 
 rule("argmax")(_position(sg.argmax))

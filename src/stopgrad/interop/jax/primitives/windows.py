@@ -40,8 +40,8 @@ class _Moving:
     def geometry(self) -> tuple[Any, ...]:
         """The attributes of a pool."""
         picked: list[Any] = [
-            tuple(some[i] for i in self.axes)
-            for some in (self.sizes, self.steps, self.padding, self.dilations)
+            tuple(values[i] for i in self.axes)
+            for values in (self.sizes, self.steps, self.padding, self.dilations)
         ]
         for (low, high), size, dilation in zip(picked[2], picked[0], picked[3], strict=True):
             if min(low, high) < 0 or max(low, high) >= (size - 1) * dilation + 1:
@@ -51,23 +51,23 @@ class _Moving:
     def to_pool(self, x: Output) -> Output:
         """x as [examples, moving..., 1]."""
         turned = sg.transpose(x, self.order) if self.still != list(range(len(self.still))) else x
-        made: Output = sg.reshape(turned, [-1, *[x.shape[i] for i in self.axes], 1])
-        return made
+        arranged: Output = sg.reshape(turned, [-1, *[x.shape[i] for i in self.axes], 1])
+        return arranged
 
     def from_pool(self, y: Output, like: Output) -> Output:
         """The reverse, for a result with the sizes of *like* along the other axes."""
         parted = sg.reshape(y, [*[like.shape[i] for i in self.still], *y.shape[1:-1]])
         inverse = [int(i) for i in np.argsort(self.order)]
-        made: Output = sg.transpose(parted, inverse)
-        return made
+        restored: Output = sg.transpose(parted, inverse)
+        return restored
 
 
 def _pooled(step: Step, x: Output) -> Output:
     moving = _Moving(step, x.shape)
     if not x.dtype.is_floating or any(gap != 1 for gap in moving.gaps):
         raise NotOurs("the largest of whole numbers, or between gaps")
-    made = apply(MaxPool, (moving.to_pool(x),), moving.geometry)
-    return moving.from_pool(made, x)
+    pooled = apply(MaxPool, (moving.to_pool(x),), moving.geometry)
+    return moving.from_pool(pooled, x)
 
 
 @rule("reduce_window_max")
@@ -89,14 +89,14 @@ def _window_sum(step: Step, x: Output) -> Any:
         size, dilation = moving.sizes[axis], moving.dilations[axis]
         count = int(x.shape[axis]) - (size - 1) * dilation
         x = _running(x, axis, size, dilation, sg.add)
-        by = moving.steps[axis]
-        x = _part(x, axis, 0, -(-count // by) if count > 0 else 0, by)
+        stride = moving.steps[axis]
+        x = _part(x, axis, 0, -(-count // stride) if count > 0 else 0, stride)
     return x
 
 
-def _part(x: Output, axis: int, start: int, count: int, by: int = 1) -> Output:
+def _part(x: Output, axis: int, start: int, count: int, stride: int = 1) -> Output:
     spans = [(0, int(n), 1) for n in x.shape]
-    spans[axis] = (start, count, by)
+    spans[axis] = (start, count, stride)
     return cut(x, spans)
 
 
@@ -118,8 +118,10 @@ def _running(x: Output, axis: int, size: int, dilation: int, function: Callable[
         if width > size:
             assert total is not None
             return total
-        left = max(length - (width - 1) * dilation, 0)
-        power = function(_part(power, axis, 0, left), _part(power, axis, width // 2 * dilation, left))
+        remaining = max(length - (width - 1) * dilation, 0)
+        power = function(
+            _part(power, axis, 0, remaining), _part(power, axis, width // 2 * dilation, remaining)
+        )
 
 
 def _selects_largest(step: Step) -> bool:
@@ -130,8 +132,8 @@ def _selects_largest(step: Step) -> bool:
 def _scatter_to_largest(step: Step, g: Output, x: Output) -> Any:
     moving = _Moving(step, x.shape)
     chosen = x if _selects_largest(step) else -x
-    made = apply(MaxPoolGrad, (moving.to_pool(chosen), moving.to_pool(g)), moving.geometry)
-    return moving.from_pool(made, x)
+    scattered = apply(MaxPoolGrad, (moving.to_pool(chosen), moving.to_pool(g)), moving.geometry)
+    return moving.from_pool(scattered, x)
 
 
 @rule("select_and_gather_add")
@@ -140,5 +142,5 @@ def _gather_of_largest(step: Step, tangents: Output, x: Output) -> Any:
     if any(gap != 1 for gap in moving.gaps):
         raise NotOurs("windows between gaps")
     chosen = x if _selects_largest(step) else -x
-    made = apply(MaxPoolGradGrad, (moving.to_pool(chosen), moving.to_pool(tangents)), moving.geometry)
-    return moving.from_pool(made, x)
+    gathered = apply(MaxPoolGradGrad, (moving.to_pool(chosen), moving.to_pool(tangents)), moving.geometry)
+    return moving.from_pool(gathered, x)

@@ -57,38 +57,38 @@ def has_slope(x: object) -> bool:
 
 def zeros_among(values: Sequence[Any]) -> list[bool]:
     """Which values are zero for certain: all elements of an array, or how JAX made a tracer."""
-    found = [_is_zero_by_making(x) for x in values]
-    looked = [i for i, x in enumerate(values) if not found[i] and _is_there(x)]
-    if looked:
-        some = jax.device_get(_any_element([values[i] for i in looked]))
-        for i, is_any in zip(looked, some, strict=True):
-            found[i] = not is_any
-    return found
+    flags = [_is_zero_by_making(x) for x in values]
+    readable = [i for i, x in enumerate(values) if not flags[i] and _is_there(x)]
+    if readable:
+        answers = jax.device_get(_any_element([values[i] for i in readable]))
+        for i, is_any in zip(readable, answers, strict=True):
+            flags[i] = not is_any
+    return flags
 
 
 def are_kept_zero(values: Sequence[Any]) -> list[bool]:
     """Which values are constants of zero, not products with zero: those of arrays have no sign."""
-    found = [_is_zero_by_making(x) for x in values]
-    looked = [i for i, x in enumerate(values) if not found[i] and _is_there(x)]
-    if looked:
-        some = jax.device_get(_any_element_or_sign([values[i] for i in looked]))
-        for i, is_any in zip(looked, some, strict=True):
-            found[i] = not is_any
-    return found
+    flags = [_is_zero_by_making(x) for x in values]
+    readable = [i for i, x in enumerate(values) if not flags[i] and _is_there(x)]
+    if readable:
+        answers = jax.device_get(_any_element_or_sign([values[i] for i in readable]))
+        for i, is_any in zip(readable, answers, strict=True):
+            flags[i] = not is_any
+    return flags
 
 
 def changed_among(before: Sequence[Any], after: Sequence[Any]) -> list[bool | None]:
     """Which arrays differ from those before in any element; None where values are not there."""
     pairs = list(zip(before, after, strict=True))
-    looked = [
+    readable = [
         i for i, (a, b) in enumerate(pairs) if _is_there(a) and _is_there(b) and np.shape(a) == np.shape(b)
     ]
-    found: list[bool | None] = [None] * len(pairs)
-    if looked:
-        told = jax.device_get(_any_difference([pairs[i] for i in looked]))
-        for i, differs in zip(looked, told, strict=True):
-            found[i] = bool(differs)
-    return found
+    changed: list[bool | None] = [None] * len(pairs)
+    if readable:
+        answers = jax.device_get(_any_difference([pairs[i] for i in readable]))
+        for i, differs in zip(readable, answers, strict=True):
+            changed[i] = bool(differs)
+    return changed
 
 
 @jax.jit  # type: ignore[untyped-decorator]
@@ -126,13 +126,13 @@ def _is_zero_by_making(x: Any) -> bool:
     for _ in range(DEEPEST):
         if not is_traced(x):
             return isinstance(x, (int, float, np.generic, np.ndarray)) and not np.any(x)
-        held = getattr(getattr(x, "val", None), "val", None)  # That of a literal.
-        if held is not None:
-            return not np.any(held)
-        made = getattr(x, "parent", None)
-        if made is None or str(getattr(made, "primitive", "")) not in _COPIES:
+        literal = getattr(getattr(x, "val", None), "val", None)  # That of a literal.
+        if literal is not None:
+            return not np.any(literal)
+        parent = getattr(x, "parent", None)
+        if parent is None or str(getattr(parent, "primitive", "")) not in _COPIES:
             return False
-        operands = list(getattr(made, "in_tracers", ()))
+        operands = list(getattr(parent, "in_tracers", ()))
         if len(operands) != 1:
             return False
         x = operands[0]
@@ -158,12 +158,12 @@ def made_at(x: Any, code: object = None) -> RawLocation | None:
         code: a function: its instruction is preferred to those of functions that it called.
     """
     while is_traced(x):
-        known = [getattr(x, "_line_info", None), getattr(getattr(x, "parent", None), "source_info", None)]
-        for info in known:
+        infos = [getattr(x, "_line_info", None), getattr(getattr(x, "parent", None), "source_info", None)]
+        for info in infos:
             frames = list(_frames(info))
-            own = [one for one in frames if kind_of(one[0].co_filename) == OWN]
+            own = [frame for frame in frames if kind_of(frame[0].co_filename) == OWN]
             if own:
-                return next((one for one in own if one[0] is code), own[0])
+                return next((frame for frame in own if frame[0] is code), own[0])
         inner = inside(x)
         if inner is x:
             return None
@@ -172,7 +172,7 @@ def made_at(x: Any, code: object = None) -> RawLocation | None:
 
 
 def _frames(info: Any) -> Iterable[Any]:
-    found = getattr(info, "traceback", None)
-    if found is None:
+    traceback = getattr(info, "traceback", None)
+    if traceback is None:
         return ()
-    return zip(*found.raw_frames(), strict=True)
+    return zip(*traceback.raw_frames(), strict=True)

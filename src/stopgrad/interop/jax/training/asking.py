@@ -27,8 +27,8 @@ def flow_for(call: Call) -> Flow:
     function = _first_result(call.function) if call.has_aux else call.function
     args, kwargs = abstract((call.args, dict(call.kwargs)))
     with unseen():
-        found = question("jax.explain", function, args, kwargs, call.positions, within=True)
-    return without_gc(flow_of, found.asked, (), found.findings, None)
+        posed = question("jax.explain", function, args, kwargs, call.positions, within=True)
+    return without_gc(flow_of, posed.asked, (), posed.findings, None)
 
 
 def _first_result(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -60,17 +60,19 @@ class Call(NamedTuple):
     @property
     def positions(self) -> list[int]:
         """The positions of the arguments that are differentiated."""
-        given: Any = self.argnums
-        return [int(n) % len(self.args) for n in (given if isinstance(given, (list, tuple)) else [given])]
+        argnums: Any = self.argnums
+        return [
+            int(n) % len(self.args) for n in (argnums if isinstance(argnums, (list, tuple)) else [argnums])
+        ]
 
     def leaves(self) -> list[tuple[str, Any]]:
         """The leaves of these arguments with their paths, in JAX's order."""
         names = argument_names(self.function, len(self.args))
-        found = []
+        pairs = []
         for n in self.positions:
             located, _ = jax.tree_util.tree_flatten_with_path(self.args[n])
-            found += [(path_of(names[n], path), leaf) for path, leaf in located]
-        return found
+            pairs += [(path_of(names[n], path), leaf) for path, leaf in located]
+        return pairs
 
 
 class Leaf(NamedTuple):
@@ -164,7 +166,7 @@ class Calls:
 
     def _replacing(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def asked(*args: Any, **kwargs: Any) -> Any:
+        def differentiate(*args: Any, **kwargs: Any) -> Any:
             gradient = original(*args, **kwargs)
             if not self._is_open or threading.get_ident() != self._thread:
                 return gradient
@@ -173,7 +175,7 @@ class Calls:
                 return gradient
             return self._followed(name, gradient, (frame.f_code, frame.f_lasti), args, kwargs)
 
-        return asked
+        return differentiate
 
     def _followed(
         self,
@@ -195,7 +197,7 @@ class Calls:
             spare = _spare(function) if key not in self.points else function
             self._depth += 1
             try:
-                found = gradient(*args, **kwargs)
+                result = gradient(*args, **kwargs)
             except Exception as error:
                 if not hasattr(error, CALL):
                     with contextlib.suppress(Exception):
@@ -206,9 +208,9 @@ class Calls:
             if self._depth == 0:
                 with self._quietly():
                     call = Call(spare, argnums, has_aux, args, kwargs)
-                    gradients = (found[0] if has_aux else found) if name == "grad" else found[1]
-                    self._seen(key, place, call, gradients)
-            return found
+                    gradients = (result[0] if has_aux else result) if name == "grad" else result[1]
+                    self._note(key, place, call, gradients)
+            return result
 
         return followed
 
@@ -223,14 +225,14 @@ class Calls:
         finally:
             self._depth -= 1
 
-    def _seen(self, key: Any, place: RawLocation, call: Call, gradients: Any) -> None:
+    def _note(self, key: Any, place: RawLocation, call: Call, gradients: Any) -> None:
         arrived = jax.tree_util.tree_leaves(gradients)
         self.latest = [weakref.ref(x) for x in arrived if isinstance(x, jax.Array)]
         self._count += 1
         self.last = key
-        known = self.points.get(key)
-        if known is not None:
-            known.span[1] = self._count
+        earlier = self.points.get(key)
+        if earlier is not None:
+            earlier.span[1] = self._count
         if key not in self.points and len(self.points) < POINTS:
             self.points[key] = None
             point = self._point(place, call, arrived)
@@ -254,20 +256,20 @@ class Calls:
         own = own_code(call.function)
         is_own = own is not None and not is_between(own.co_filename) and kind_of(own.co_filename) == OWN
         weights = _weights_of_keras(call, [leaf for _, leaf in leaves])
-        found = []
+        observed = []
         for i, is_zero in zip(chosen, zeros, strict=True):
             path, leaf = leaves[i]
             name = _BETWEEN.sub(r"\1.", path)
             tail = name.partition(".")[2]
             outside = _outside(call, leaf) if is_zero else ""
-            shown = weights[i] if weights else name if is_own or not tail else tail
-            found.append(Leaf(path, shown, np.shape(leaf), is_zero, tail, outside))
+            label = weights[i] if weights else name if is_own or not tail else tail
+            observed.append(Leaf(path, label, np.shape(leaf), is_zero, tail, outside))
         title = "" if own is None else own.co_name
         span = [self._count, self._count]
         traced = any(map(is_traced, [*everything, *arrived]))
         args, kwargs = abstract((call.args, dict(call.kwargs)))
-        kept = call._replace(args=args, kwargs=kwargs)
-        return Point(place, title, found, kept, traced, own if is_own else None, span)
+        abstract_call = call._replace(args=args, kwargs=kwargs)
+        return Point(place, title, observed, abstract_call, traced, own if is_own else None, span)
 
 
 def _spare(function: Any) -> Any:
@@ -288,9 +290,11 @@ def _spare(function: Any) -> Any:
 def _weights_of_keras(call: Call, leaves: Sequence[Any]) -> list[str]:
     """The paths of the weights by which a model of Keras is differentiated; none if it is something else."""
     model: Any = getattr(call.function, "__self__", None)
-    held = model.trainable_variables if keras.is_model(model) else []
-    shapes = [tuple(variable.shape) for variable in held]
-    return [str(variable.path) for variable in held] if shapes == [np.shape(leaf) for leaf in leaves] else []
+    weights = model.trainable_variables if keras.is_model(model) else []
+    shapes = [tuple(variable.shape) for variable in weights]
+    return (
+        [str(variable.path) for variable in weights] if shapes == [np.shape(leaf) for leaf in leaves] else []
+    )
 
 
 def _outside(call: Call, leaf: Any) -> str:
@@ -299,12 +303,14 @@ def _outside(call: Call, leaf: Any) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         return ""
-    held = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
+    variables = {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         with contextlib.suppress(ValueError):  # It may be empty.
-            held[name] = cell.cell_contents
-    given = [leaf, *[call.args[n] for n in call.positions]]
-    return next((name for name, value in held.items() if any(value is one for one in given)), "")
+            variables[name] = cell.cell_contents
+    arguments = [leaf, *[call.args[n] for n in call.positions]]
+    return next(
+        (name for name, value in variables.items() if any(value is argument for argument in arguments)), ""
+    )
 
 
 def _line(error: BaseException) -> str:

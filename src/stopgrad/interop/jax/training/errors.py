@@ -48,9 +48,9 @@ class Failed(NamedTuple):
     steps: list[Step]
     call: Call | None
 
-    def site(self, role: str, told: str, index: int = -1) -> list[Site]:
+    def site(self, role: str, text: str, index: int = -1) -> list[Site]:
         """The line of one of the frames."""
-        return [Site(role, told, self.steps[index].location)] if self.steps else []
+        return [Site(role, text, self.steps[index].location)] if self.steps else []
 
 
 def explained(error: BaseException) -> Problem | None:
@@ -68,13 +68,13 @@ def explained(error: BaseException) -> Problem | None:
 
 def steps_of(error: BaseException) -> list[Step]:
     """The user's frames in an error's traceback."""
-    found, tb = [], error.__traceback__
+    steps, tb = [], error.__traceback__
     while tb is not None:
         code = tb.tb_frame.f_code
         if kind_of(code.co_filename) == OWN:
-            found.append(Step(tb.tb_frame, (code, tb.tb_lasti)))
+            steps.append(Step(tb.tb_frame, (code, tb.tb_lasti)))
         tb = tb.tb_next
-    return found
+    return steps
 
 
 # --------------------------------------------------------------------------------- arguments and results
@@ -82,16 +82,16 @@ def steps_of(error: BaseException) -> list[Step]:
 
 def integer_input(failed: Failed) -> Problem | None:
     """A gradient is asked for at integers or booleans."""
-    found = re.search(r"but got (\w+)", failed.message)
-    dtype = found[1] if found else "an integer"
+    match = re.search(r"but got (\w+)", failed.message)
+    dtype = match[1] if match else "an integer"
     names = [path for path, leaf in _arguments(failed.call) if _is_discrete(leaf)]
     step = failed.steps[-1]
     first = names[0].partition(".")[0] if names else ""
-    made: list[Site] = []
-    for variable in _given(failed.call, step, first):
-        at = assigned_at(step.location, variable)
-        if at is not None:
-            made = [Site("made", f"made here, as {dtype}", at)]
+    origin: list[Site] = []
+    for variable in _variables_holding(failed.call, step, first):
+        place = assigned_at(step.location, variable)
+        if place is not None:
+            origin = [Site("made", f"made here, as {dtype}", place)]
             names = [variable if name == first else name for name in names]
             break
     what = some(names, 3) if names else "an argument"
@@ -101,7 +101,7 @@ def integer_input(failed: Failed) -> Problem | None:
         f"{what} {holds} {dtype}, which has no gradient, and is differentiated"
         if len(names) < 2
         else f"{what} {holds} {dtype}, which has no gradient, and are differentiated",
-        [*made, *failed.site("called", "differentiated here")],
+        [*origin, *failed.site("called", "differentiated here")],
         names,
         {"dtype": dtype},
         f"make {'it' if len(names) < 2 else 'them'} of floating-point numbers, jnp.array([0.0, ...]) or "
@@ -120,41 +120,41 @@ def _is_discrete(x: Any) -> bool:
     return not jnp.issubdtype(dtype, jnp.inexact)
 
 
-def _given(call: Call | None, step: Step, parameter: str) -> Iterator[str]:
+def _variables_holding(call: Call | None, step: Step, parameter: str) -> Iterator[str]:
     """The variables at a line that hold an argument of a call."""
     if call is None:
         return
-    held = [call.args[n] for n in call.positions]
+    arguments = [call.args[n] for n in call.positions]
     for node in names_at(step.location):
         value = value_of(node, step.frame)
-        if any(value is x for x in held):
+        if any(value is x for x in arguments):
             yield node
-    if parameter in step.frame.f_locals and step.frame.f_locals[parameter] in held[:1]:
+    if parameter in step.frame.f_locals and step.frame.f_locals[parameter] in arguments[:1]:
         yield parameter
 
 
 def not_scalar(failed: Failed) -> Problem | None:
     """A function that is differentiated returns something else than a number."""
-    found = re.search(r"Output (had shape: (\([\d, ]*\))|was (.*))", failed.message, re.DOTALL)
-    shape = found[2] if found else None
+    match = re.search(r"Output (had shape: (\([\d, ]*\))|was (.*))", failed.message, re.DOTALL)
+    shape = match[2] if match else None
     code = None if failed.call is None else own_code(failed.call.function)
     name = "the function" if code is None else code.co_name.replace("<lambda>", "the lambda")
-    made = []
+    origin = []
     if code is not None and kind_of(code.co_filename) == OWN:
-        at = returned_at(code)
-        if at is not None:
-            told = f"returned here, with shape {shape}" if shape else "returned here"
-            made = [Site("computed", told, at)]
+        place = returned_at(code)
+        if place is not None:
+            text = f"returned here, with shape {shape}" if shape else "returned here"
+            origin = [Site("computed", text, place)]
     returns = f"an array of shape {shape}" if shape else "something that is no array"
     cure = "reduce it, by jnp.mean or jnp.sum; for the gradient of each sample, jax.vmap(jax.grad(...)); for "
     cure += "all derivatives, jax.jacrev"
     if not shape:
         cure = "return the loss alone; what else is returned with it: has_aux=True"
-        returns = "None" if found and found[3] == "None" else returns
+        returns = "None" if match and match[3] == "None" else returns
     return Problem(
         "jax-not-scalar",
         f"{name} returns {returns}, and jax.grad takes a function that returns one number",
-        [*made, *failed.site("called", "differentiated here")],
+        [*origin, *failed.site("called", "differentiated here")],
         [] if code is None else [code.co_name],
         {"shape": shape} if shape else {},
         cure,
@@ -163,15 +163,15 @@ def not_scalar(failed: Failed) -> Problem | None:
 
 def not_real(failed: Failed) -> Problem | None:
     """A function that is differentiated returns integers or complex numbers, or complex ones are missing."""
-    found = re.search(r"but got (\w+)", failed.message)
-    dtype = found[1] if found else "no real number"
+    match = re.search(r"but got (\w+)", failed.message)
+    dtype = match[1] if match else "no real number"
     code = None if failed.call is None else own_code(failed.call.function)
-    at = None if code is None or kind_of(code.co_filename) != OWN else returned_at(code)
+    place = None if code is None or kind_of(code.co_filename) != OWN else returned_at(code)
     return Problem(
         "not-real",
         f"what is differentiated is {dtype}, and only a real floating-point loss has a gradient",
         [
-            *([] if at is None else [Site("computed", "returned here", at)]),
+            *([] if place is None else [Site("computed", "returned here", place)]),
             *failed.site("called", "differentiated here"),
         ],
         [] if code is None else [code.co_name],
@@ -188,28 +188,31 @@ def concrete(failed: Failed) -> Problem | None:
     """Python asks for the number of a traced value."""
     step = failed.steps[-1]
     name, tracer = _traced_at(step)
-    made = []
+    origin = []
     place = None if tracer is None else made_at(tracer, step.frame.f_code)
     if place is not None:
-        at = decode(place).own
-        if (at.file, at.line) != (step.location.file, step.location.line):
-            made = [Site("computed", f"{name} is computed here, while JAX traces", at)]
-    asked, cure = next(
-        (told for kind, told in ASKED if isinstance(failed.error, kind)), ("its number is needed", STATIC)
+        location = decode(place).own
+        if (location.file, location.line) != (step.location.file, step.location.line):
+            origin = [Site("computed", f"{name} is computed here, while JAX traces", location)]
+    request, cure = next(
+        (words for kind, words in ASKED if isinstance(failed.error, kind)), ("its number is needed", STATIC)
     )
     depends = re.search(r"depends on the values? of the arguments? (.+?)\.", failed.message)
     arguments = re.split(r", and |, | and ", depends[1]) if depends else []
-    by = re.search(r"tracing the function (\S+) at \S+ for (\w+)", failed.message)
-    trace = f" ({by[1]} runs under {by[2]})" if by else ""
+    tracing = re.search(r"tracing the function (\S+) at \S+ for (\w+)", failed.message)
+    trace = f" ({tracing[1]} runs under {tracing[2]})" if tracing else ""
     on = f", which depends on {some(arguments, 3)}" if arguments else ""
     if name in arguments:
         on = ", an argument"
     return Problem(
         "jax-concrete",
-        f"{asked}, of {name or 'a traced value'}{on}: while JAX traces it has none{trace}",
-        [*made, *failed.site("read", f"{asked} here")],
+        f"{request}, of {name or 'a traced value'}{on}: while JAX traces it has none{trace}",
+        [*origin, *failed.site("read", f"{request} here")],
         [name] if name else [],
-        {"arguments": arguments, **({"function": by[1], "transformation": by[2]} if by else {})},
+        {
+            "arguments": arguments,
+            **({"function": tracing[1], "transformation": tracing[2]} if tracing else {}),
+        },
         cure,
     )
 
@@ -269,20 +272,23 @@ def leaked(failed: Failed) -> Problem | None:
     if tracer is None:
         name, tracer = holder_of(step.frame)
     place = None if tracer is None else made_at(tracer)
-    at = _told_in(failed.message) if place is None else decode(place).own
-    made = [] if at is None else [Site("made", "made here, while JAX traces", at)]
-    files = [one.location.file for one in reversed(failed.steps)]
-    kept = kept_at(name, tracer, step.frame, [*([at.file] if at else []), *files], at)
-    if kept is not None:
-        told = f"kept here, as {kept.name}"
-        if at is not None and (kept.location.file, kept.location.line) == (at.file, at.line):
-            made = []
-            told = f"made here, while JAX traces, and kept as {kept.name}"
-        made.append(Site("written", told, kept.location))
+    origin = _creation_in(failed.message) if place is None else decode(place).own
+    sites = [] if origin is None else [Site("made", "made here, while JAX traces", origin)]
+    files = [passed.location.file for passed in reversed(failed.steps)]
+    keeping = kept_at(name, tracer, step.frame, [*([origin.file] if origin else []), *files], origin)
+    if keeping is not None:
+        text = f"kept here, as {keeping.name}"
+        if origin is not None and (keeping.location.file, keeping.location.line) == (
+            origin.file,
+            origin.line,
+        ):
+            sites = []
+            text = f"made here, while JAX traces, and kept as {keeping.name}"
+        sites.append(Site("written", text, keeping.location))
     return Problem(
         "jax-leaked-tracer",
         f"{name or 'a value'} was made while JAX traced a function, and is used after that trace",
-        [*made, *failed.site("read", "used here")],
+        [*sites, *failed.site("read", "used here")],
         [name] if name else [],
         {},
         "return it from the function that is traced, with the loss as has_aux=True, and keep what the call "
@@ -290,12 +296,12 @@ def leaked(failed: Failed) -> Problem | None:
     )
 
 
-def _told_in(message: str) -> Location | None:
+def _creation_in(message: str) -> Location | None:
     """The line that JAX's message names as the one that made the value."""
-    found = re.search(r"was created on line (.+?):(\d+)", message)
-    if found is None or kind_of(found[1]) != OWN:
+    match = re.search(r"was created on line (.+?):(\d+)", message)
+    if match is None or kind_of(match[1]) != OWN:
         return None
-    return Location(found[1], int(found[2]))
+    return Location(match[1], int(match[2]))
 
 
 # --------------------------------------------------------------------------------------------------- loops
@@ -304,8 +310,8 @@ def _told_in(message: str) -> Location | None:
 def while_loop(failed: Failed) -> Problem | None:
     """A while loop is differentiated in reverse."""
     step = _before(failed.error)
-    told = "the loop, whose number of steps only its run knows"
-    loop = [] if step is None else [Site("needed", told, step.location)]
+    text = "the loop, whose number of steps only its run knows"
+    loop = [] if step is None else [Site("needed", text, step.location)]
     return Problem(
         "jax-while-loop",
         "a loop whose number of steps is known only when it runs is differentiated in reverse, which would "
@@ -320,11 +326,11 @@ def while_loop(failed: Failed) -> Problem | None:
 
 def _before(error: BaseException) -> Step | None:
     """The user's line that computed what JAX then failed to transform, as JAX remembers it."""
-    one: BaseException | None = error
+    cause: BaseException | None = error
     for _ in range(CHAIN):
-        one = None if one is None else one.__cause__ or one.__context__
-        if type(one).__name__ == "JaxStackTraceBeforeTransformation" and one is not None:
-            steps = steps_of(one)
+        cause = None if cause is None else cause.__cause__ or cause.__context__
+        if type(cause).__name__ == "JaxStackTraceBeforeTransformation" and cause is not None:
+            steps = steps_of(cause)
             return steps[-1] if steps else None
     return None
 
@@ -335,18 +341,18 @@ def _before(error: BaseException) -> Step | None:
 def wrong_rule(failed: Failed) -> Problem | None:
     """The backward rule of a custom function returns something that does not fit its arguments."""
     step = _before(failed.error)
-    found: list[Site] = []
+    sites: list[Site] = []
     names: list[str] = []
     for name in () if step is None else names_at(step.location):
-        rules = [getattr(value_of(name, one.frame), "bwd", None) for one in reversed(failed.steps)]
+        rules = [getattr(value_of(name, passed.frame), "bwd", None) for passed in reversed(failed.steps)]
         code = own_code(next(filter(None, rules), None))
         if code is not None and kind_of(code.co_filename) == OWN:
-            at = returned_at(code)
-            found = [] if at is None else [Site("made", f"returned here, by the rule of {name}", at)]
+            place = returned_at(code)
+            sites = [] if place is None else [Site("made", f"returned here, by the rule of {name}", place)]
             names = [name]
             break
     if step is not None:
-        found.append(Site("needed", "the custom function is called here", step.location))
+        sites.append(Site("needed", "the custom function is called here", step.location))
     shape = re.search(
         r"output\[(\d+)\].* type (\S+) corresponding to an input of type (\S+),", failed.message
     )
@@ -356,7 +362,7 @@ def wrong_rule(failed: Failed) -> Problem | None:
     return Problem(
         "wrong-gradient",
         f"the backward rule of {names[0] if names else 'a custom_vjp function'} {fact}",
-        [*found, *failed.site("called", "differentiated here")],
+        [*sites, *failed.site("called", "differentiated here")],
         names,
         {},
         "return a tuple with a gradient for each argument, of its shape and dtype; zeros for one without",

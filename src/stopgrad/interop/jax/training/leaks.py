@@ -24,40 +24,40 @@ class Kept(NamedTuple):
     location: Location
 
 
-def _held(frame: FrameType) -> Iterator[tuple[str, Any, str]]:
+def _reachable(frame: FrameType) -> Iterator[tuple[str, Any, str]]:
     """What the variables of a frame hold, and what is in these: a name, the value, its holder."""
-    left = MOST
+    budget = MOST
     for name, value in (*frame.f_locals.items(), *frame.f_globals.items()):
         if name.startswith("__"):
             continue
         yield name, value, name
         parts: list[tuple[str, Any]] = []
         if type(value) in (list, tuple, set):
-            parts = [(name, one) for one in list(value)[:left]]
+            parts = [(name, element) for element in list(value)[:budget]]
         elif type(value) is dict:
-            parts = [(name, one) for one in list(value.values())[:left]]
+            parts = [(name, element) for element in list(value.values())[:budget]]
         elif not isinstance(value, type) and hasattr(value, "__dict__") and not hasattr(value, "__spec__"):
-            for attribute, one in list(vars(value).items())[:left]:
-                parts.append((f"{name}.{attribute}", one))
-                if type(one) in (list, tuple):
-                    parts += [(f"{name}.{attribute}", inner) for inner in list(one)[:left]]
-                elif type(one) is dict:
-                    parts += [(f"{name}.{attribute}", inner) for inner in list(one.values())[:left]]
-        for holder, one in parts:
-            left -= 1
-            yield holder, one, holder
-        if left <= 0:
+            for attribute, element in list(vars(value).items())[:budget]:
+                parts.append((f"{name}.{attribute}", element))
+                if type(element) in (list, tuple):
+                    parts += [(f"{name}.{attribute}", inner) for inner in list(element)[:budget]]
+                elif type(element) is dict:
+                    parts += [(f"{name}.{attribute}", inner) for inner in list(element.values())[:budget]]
+        for holder, element in parts:
+            budget -= 1
+            yield holder, element, holder
+        if budget <= 0:
             return
 
 
 def holder_of(frame: FrameType) -> tuple[str, Any]:
     """The traced value that the variables of a frame hold, if there is only one, and its holder."""
-    found = {id(value): (holder, value) for _, value, holder in _held(frame) if is_traced(value)}
-    return next(iter(found.values())) if len(found) == 1 else ("", None)
+    holders = {id(value): (holder, value) for _, value, holder in _reachable(frame) if is_traced(value)}
+    return next(iter(holders.values())) if len(holders) == 1 else ("", None)
 
 
 def kept_at(
-    name: str, tracer: Any, frame: FrameType, files: Sequence[str], made: Location | None
+    name: str, tracer: Any, frame: FrameType, files: Sequence[str], origin: Location | None
 ) -> Kept | None:
     """The line that keeps a value.
 
@@ -66,9 +66,9 @@ def kept_at(
         tracer: the value.
         frame: that read it.
         files: where such a line may be.
-        made: the line that made it, which is preferred if it keeps it.
+        origin: the line that made it, which is preferred if it keeps it.
     """
-    holders = [holder for _, value, holder in _held(frame) if value is tracer and tracer is not None]
+    holders = [holder for _, value, holder in _reachable(frame) if value is tracer and tracer is not None]
     lasting = [holder for holder in holders if holder not in frame.f_locals or "." in holder] or holders
     for holder in dict.fromkeys([name, *lasting]):
         tail = holder.partition("[")[0].rpartition(".")[2]
@@ -76,10 +76,12 @@ def kept_at(
             continue
         for file in dict.fromkeys(files):
             tree = tree_of(file)
-            found = [] if tree is None else [location_of(file, one) for one in _keeping(tree, tail)]
-            same = [one for one in found if made is not None and _covers(one, made)]
-            if same or len(found) == 1:
-                return Kept(holder.partition("[")[0], (same or found)[0])
+            places = (
+                [] if tree is None else [location_of(file, statement) for statement in _keeping(tree, tail)]
+            )
+            same = [place for place in places if origin is not None and _covers(place, origin)]
+            if same or len(places) == 1:
+                return Kept(holder.partition("[")[0], (same or places)[0])
     return None
 
 

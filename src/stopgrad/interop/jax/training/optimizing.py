@@ -44,7 +44,7 @@ class Applied:
         same: in how many of these updates that were not zero changed no element.
         moved: for each parameter, in how many it changed.
         raw: the parameters whose update was their gradient itself, in all calls.
-        kept: the parameters whose update was a constant of zero, in all calls.
+        untouched: the parameters whose update was a constant of zero, in all calls.
         dropped: whether the result is thrown away by the statement.
         accumulates: whether optax collects gradients over several calls.
         dtypes: of the parameters.
@@ -62,7 +62,7 @@ class Applied:
     same: int = 0
     moved: dict[int, int] = field(default_factory=dict)
     raw: set[int] | None = None
-    kept: set[int] | None = None
+    untouched: set[int] | None = None
     dropped: bool = False
     accumulates: bool = False
 
@@ -95,13 +95,13 @@ class Updates:
 
         @functools.wraps(original)
         def apply_updates(params: Any, updates: Any) -> Any:
-            found = original(params, updates)
+            result = original(params, updates)
             if self._is_open and threading.get_ident() == self._thread:
                 try:
-                    self._look(user_frame(sys._getframe(1)), sys._getframe(1), params, updates, found)
+                    self._look(user_frame(sys._getframe(1)), sys._getframe(1), params, updates, result)
                 except Exception as error:
                     self.unknown[f"updates could not be looked at ({type(error).__name__}: {error})"] = None
-            return found
+            return result
 
         self._ours = apply_updates
         optax.apply_updates = apply_updates
@@ -114,7 +114,7 @@ class Updates:
             optax.apply_updates = self._original
 
     def _look(
-        self, frame: FrameType | None, caller: FrameType, params: Any, updates: Any, found: Any
+        self, frame: FrameType | None, caller: FrameType, params: Any, updates: Any, result: Any
     ) -> None:
         if frame is None:
             return
@@ -123,45 +123,47 @@ class Updates:
         key = place, point
         leaves = jax.tree_util.tree_leaves(params)
         if key not in self.places and len(self.places) < PLACES and len(leaves) <= LEAVES:
-            self.places[key] = self._met(place, frame, caller, params)
-        known = self.places.get(key)
-        given = jax.tree_util.tree_leaves(updates)
-        made = jax.tree_util.tree_leaves(found)
-        if known is None or not len(leaves) == len(given) == len(made) == len(known.paths):
+            self.places[key] = self._applied_at(place, frame, caller, params)
+        applied = self.places.get(key)
+        update_leaves = jax.tree_util.tree_leaves(updates)
+        result_leaves = jax.tree_util.tree_leaves(result)
+        if applied is None or not len(leaves) == len(update_leaves) == len(result_leaves) == len(
+            applied.paths
+        ):
             return
-        known.calls += 1
-        traced = any(map(is_traced, [*leaves, *given]))
-        if known.calls <= LOOKED:
-            self._note_untreated(known, latest, given)
-            self._look_at(known, leaves, given, made, frame)
+        applied.calls += 1
+        traced = any(map(is_traced, [*leaves, *update_leaves]))
+        if applied.calls <= LOOKED:
+            self._note_untreated(applied, latest, update_leaves)
+            self._look_at(applied, leaves, update_leaves, result_leaves, frame)
         if not traced:
             self._applied()
 
-    def _met(self, place: RawLocation, frame: FrameType, caller: FrameType, params: Any) -> Applied:
+    def _applied_at(self, place: RawLocation, frame: FrameType, caller: FrameType, params: Any) -> Applied:
         located, _ = jax.tree_util.tree_flatten_with_path(params)
         tails = [path_of("", path) for path, _ in located]
         shapes = [np.shape(leaf) for _, leaf in located]
         dtypes = [str(getattr(leaf, "dtype", type(leaf).__name__)) for _, leaf in located]
-        known = Applied(place, self._latest()[0], tails, tails, shapes, dtypes)
-        known.dropped = frame is caller and (_is_dropped(frame) or _is_never_read(place))
-        return known
+        applied = Applied(place, self._latest()[0], tails, tails, shapes, dtypes)
+        applied.dropped = frame is caller and (_is_dropped(frame) or _is_never_read(place))
+        return applied
 
     def _note_untreated(
-        self, known: Applied, latest: Sequence[weakref.ref[Any]], updates: Sequence[Any]
+        self, applied: Applied, latest: Sequence[weakref.ref[Any]], updates: Sequence[Any]
     ) -> None:
         """Note which updates are gradients themselves, and not zero, and which are zero whatever arrives."""
         raw: list[int] = []
         if len(latest) == len(updates):
             raw = [i for i, (ref, x) in enumerate(zip(latest, updates, strict=True)) if ref() is x]
         zeros = zeros_among([updates[i] for i in raw])
-        found = {i for i, is_zero in zip(raw, zeros, strict=True) if not is_zero}
-        known.raw = found if known.raw is None else known.raw & found
-        kept = {i for i, is_kept in enumerate(are_kept_zero(updates)) if is_kept}
-        known.kept = kept if known.kept is None else known.kept & kept
+        unscaled = {i for i, is_zero in zip(raw, zeros, strict=True) if not is_zero}
+        applied.raw = unscaled if applied.raw is None else applied.raw & unscaled
+        untouched = {i for i, is_kept in enumerate(are_kept_zero(updates)) if is_kept}
+        applied.untouched = untouched if applied.untouched is None else applied.untouched & untouched
 
     def _look_at(
         self,
-        known: Applied,
+        applied: Applied,
         before: Sequence[Any],
         updates: Sequence[Any],
         after: Sequence[Any],
@@ -170,14 +172,14 @@ class Updates:
         changed = changed_among(before, after)
         if not changed or None in changed:
             return
-        known.looked += 1
+        applied.looked += 1
         for i, differs in enumerate(changed):
-            known.moved[i] = known.moved.get(i, 0) + bool(differs)
+            applied.moved[i] = applied.moved.get(i, 0) + bool(differs)
         if not any(changed):
             zeros = all(zeros_among(updates))
-            known.zero += zeros
-            known.same += not zeros
-            known.accumulates = known.accumulates or _accumulates(frame)
+            applied.zero += zeros
+            applied.same += not zeros
+            applied.accumulates = applied.accumulates or _accumulates(frame)
 
 
 # ------------------------------------------------------------------------------- what becomes of a result
@@ -185,21 +187,25 @@ class Updates:
 
 def _is_dropped(frame: FrameType) -> bool:
     """Whether the call that a frame executes is a statement of its own, whose result nobody gets."""
-    after = [one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti]
+    after = [
+        instruction
+        for instruction in dis.get_instructions(frame.f_code)
+        if instruction.offset > frame.f_lasti
+    ]
     return bool(after) and after[0].opname == "POP_TOP"
 
 
 def _is_never_read(place: RawLocation) -> bool:
     """Whether the call's result is assigned to a variable whose name its file reads nowhere."""
-    at = decode(place)
+    location = decode(place)
     try:
-        tree = ast.parse("".join(linecache.getlines(at.file)))
+        tree = ast.parse("".join(linecache.getlines(location.file)))
     except (SyntaxError, ValueError, RecursionError):
         return False
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign):
             continue
-        if (node.value.lineno, node.value.col_offset) == (at.line, at.column):
+        if (node.value.lineno, node.value.col_offset) == (location.line, location.column):
             target = node.targets[0]
             if len(node.targets) != 1 or not isinstance(target, ast.Name):
                 return False

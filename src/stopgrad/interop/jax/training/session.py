@@ -53,8 +53,8 @@ class Session:
     @property
     def steps(self) -> int:
         """How many steps were seen outside of traces; of what is compiled, the trace counts as one."""
-        seen = max(self._applied, 0) or self._gradients
-        return seen or int(bool(self._calls.points))
+        steps = max(self._applied, 0) or self._gradients
+        return steps or int(bool(self._calls.points))
 
     @property
     def recorded(self) -> int:
@@ -93,7 +93,7 @@ class Session:
         try:
             flow = flow_for(point.call)
             self._silent += silent_leaves(point._replace(call=None), flow)
-            self._compared += [one for one in comparing(flow) if one not in self._compared]
+            self._compared += [problem for problem in comparing(flow) if problem not in self._compared]
         except Exception:  # Of JAX, the user's own, or ours.
             return
 
@@ -121,17 +121,17 @@ class Session:
         for point in later:
             self._ask(point)
         points = {key: point for key, point in self._calls.points.items() if point is not None}
-        found = list(problems_of(points, self._silent, list(self._updates.places.values())))
-        return [*_causes(error), *found, *self._compared]
+        findings = list(problems_of(points, self._silent, list(self._updates.places.values())))
+        return [*_causes(error), *findings, *self._compared]
 
 
 def _causes(error: BaseException | None) -> list[Problem]:
     """The finding that explains an error; it becomes a note on it."""
     if error is None:
         return []
-    found = problem_of(error)
-    if found is None:
-        found = explained(error)
-        if found is not None:
-            note(error, found)
-    return [] if found is None else [found]
+    problem = problem_of(error)
+    if problem is None:
+        problem = explained(error)
+        if problem is not None:
+            note(error, problem)
+    return [] if problem is None else [problem]

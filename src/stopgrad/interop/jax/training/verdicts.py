@@ -50,15 +50,15 @@ class Silent(NamedTuple):
 
 def silent_leaves(point: Point, flow: Flow) -> list[Silent]:
     """The leaves whose gradient was zero, and to which a report knows no open path."""
-    found = []
+    silent = []
     for leaf in point.leaves:
         path = _path_in(flow, leaf)
         if leaf.is_zero and path:
             reach = flow[path]
             if reach.status not in ARRIVES:
                 cuts = tuple(cutting(flow, [path]))
-                found.append(Silent(point, leaf, reach.status, cuts, _is_meant(flow, path)))
-    return found
+                silent.append(Silent(point, leaf, reach.status, cuts, _is_meant(flow, path)))
+    return silent
 
 
 def _path_in(flow: Flow, leaf: Leaf) -> str:
@@ -75,11 +75,11 @@ def _is_meant(flow: Flow, path: str) -> bool:
 
 def _is_of(op: Operation, flow: Flow) -> bool:
     """Whether an operation's operand is an argument, as it is given or in another shape or dtype."""
-    given = set(flow.xs.values())
+    arguments = set(flow.xs.values())
     for _ in range(DEEPEST):
         if len(op.inputs) != 1:
             return False
-        if op.inputs[0] in given:
+        if op.inputs[0] in arguments:
             return True
         op = op.inputs[0].op
     return False
@@ -95,34 +95,46 @@ def problems_of(
     moved: set[Key] = set()
     for place in applied:
         point = points.get(place.point)
-        others = [] if point is None else [one for one in points.values() if _is_interleaved(one, point)]
-        known = _arriving(others)
-        mine = [one for one in silent if _is_at(one, point) and one.key not in known]
+        others = (
+            [] if point is None else [other for other in points.values() if _is_interleaved(other, point)]
+        )
+        arriving_elsewhere = _arriving(others)
+        mine = [
+            silent_leaf
+            for silent_leaf in silent
+            if _is_at(silent_leaf, point) and silent_leaf.key not in arriving_elsewhere
+        ]
         for problem, keys in _moved(place, mine):
             moved |= keys
             yield problem
     arriving = _arriving(points.values())
-    left = [
-        one
-        for one in silent
-        if not (one.is_meant or one.key in moved or one.key in arriving)
-        and _is_stepped(one, [at for at in applied if _is_at(one, points.get(at.point))])
+    unexplained = [
+        silent_leaf
+        for silent_leaf in silent
+        if not (silent_leaf.is_meant or silent_leaf.key in moved or silent_leaf.key in arriving)
+        and _is_stepped(
+            silent_leaf, [step for step in applied if _is_at(silent_leaf, points.get(step.point))]
+        )
     ]
-    yield from _no_gradient([one for one in left if one.status is not Status.DISCONNECTED])
-    yield from _unused([one for one in left if one.status is Status.DISCONNECTED])
+    yield from _no_gradient(
+        [silent_leaf for silent_leaf in unexplained if silent_leaf.status is not Status.DISCONNECTED]
+    )
+    yield from _unused(
+        [silent_leaf for silent_leaf in unexplained if silent_leaf.status is Status.DISCONNECTED]
+    )
     for place in applied:
         yield from _raw(place)
         yield from _stays(place, points.get(place.point))
 
 
-def _is_at(one: Silent, point: Point | None) -> bool:
-    return point is not None and one.point.span is point.span
+def _is_at(silent_leaf: Silent, point: Point | None) -> bool:
+    return point is not None and silent_leaf.point.span is point.span
 
 
-def _is_stepped(one: Silent, applied: Sequence[Applied]) -> bool:
+def _is_stepped(silent_leaf: Silent, applied: Sequence[Applied]) -> bool:
     """Whether an optimizer is to move a leaf, as far as is known: its update is no constant zero."""
     return not applied or any(
-        one.key == key and i not in (place.kept or ())
+        silent_leaf.key == key and i not in (place.untouched or ())
         for place in applied
         for i, key in enumerate(zip(place.tails, place.shapes, strict=True))
     )
@@ -139,17 +151,17 @@ def _is_interleaved(one: Point, other: Point) -> bool:
 
 def _no_gradient(silent: Sequence[Silent]) -> Iterator[Problem]:
     groups: dict[tuple[object, ...], list[Silent]] = {}
-    for one in silent:
-        groups.setdefault((one.point.place, one.cuts), []).append(one)
-    for held in groups.values():
-        names = [one.leaf.name for one in held]
+    for silent_leaf in silent:
+        groups.setdefault((silent_leaf.point.place, silent_leaf.cuts), []).append(silent_leaf)
+    for group in groups.values():
+        names = [silent_leaf.leaf.name for silent_leaf in group]
         receive = "receives" if len(names) == 1 else "receive"
         yield Problem(
             "no-gradient",
             f"{some(names, 3)} {receive} no gradient: all ways from the loss to {_it(names)} are cut",
-            [*held[0].cuts, *_sites("called", "differentiated here", held[0].point.place)],
+            [*group[0].cuts, *_sites("called", "differentiated here", group[0].point.place)],
             names,
-            {"gradient": 0.0, "status": str(held[0].status.value)},
+            {"gradient": 0.0, "status": str(group[0].status.value)},
             "take the cut out, or, if it is meant, freeze the parameters themselves: "
             "stop_gradient(params[...]), or optax.multi_transform with set_to_zero",
         )
@@ -157,21 +169,26 @@ def _no_gradient(silent: Sequence[Silent]) -> Iterator[Problem]:
 
 def _unused(silent: Sequence[Silent]) -> Iterator[Problem]:
     groups: dict[int, list[Silent]] = {}
-    for one in silent:
-        groups.setdefault(id(one.point), []).append(one)
-    for held in groups.values():
-        names, point = [one.leaf.name for one in held], held[0].point
-        is_whole = len(held) == len(point.leaves) and sum(math.prod(one.leaf.shape) for one in held) > 1
-        outside = list(dict.fromkeys(one.leaf.outside for one in held if one.leaf.outside))
+    for silent_leaf in silent:
+        groups.setdefault(id(silent_leaf.point), []).append(silent_leaf)
+    for group in groups.values():
+        names, point = [silent_leaf.leaf.name for silent_leaf in group], group[0].point
+        is_whole = (
+            len(group) == len(point.leaves)
+            and sum(math.prod(silent_leaf.leaf.shape) for silent_leaf in group) > 1
+        )
+        outside = list(
+            dict.fromkeys(silent_leaf.leaf.outside for silent_leaf in group if silent_leaf.leaf.outside)
+        )
         what = f"{point.name or 'the function'}, which is differentiated"
         instead = f": it reads {some(outside, 3)} from outside of it instead" if outside else ""
-        found = [site for name in outside for site in _read_in(point, name)]
-        found += [site for one in held for site in one.cuts]
+        sites = [site for name in outside for site in _read_in(point, name)]
+        sites += [site for silent_leaf in group for site in silent_leaf.cuts]
         use = f"let {point.name or 'the function'} use its argument"
         yield Problem(
             "no-gradient" if is_whole else "held-unused",
             f"{some(names, 3)} {_play(names)} no part in the result of {what}{instead}",
-            [*list(dict.fromkeys(found))[:MOST], *_sites("called", "differentiated here", point.place)],
+            [*list(dict.fromkeys(sites))[:MOST], *_sites("called", "differentiated here", point.place)],
             names,
             {"gradient": 0.0},
             f"{use}, in place of {some(outside, 3)} from outside"
@@ -181,20 +198,22 @@ def _unused(silent: Sequence[Silent]) -> Iterator[Problem]:
 
 
 def _read_in(point: Point, name: str) -> list[Site]:
-    at = None if point.code is None else read_at(point.code, name)
-    return [] if at is None else [Site("cut", f"{name} is read here, which is not the argument", at)]
+    location = None if point.code is None else read_at(point.code, name)
+    return (
+        [] if location is None else [Site("cut", f"{name} is read here, which is not the argument", location)]
+    )
 
 
 def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, set[Key]]]:
     """Parameters without gradient that updates change all the same."""
-    by_key = {one.key: one for one in silent}
+    by_key = {silent_leaf.key: silent_leaf for silent_leaf in silent}
     keys = list(zip(place.tails, place.shapes, strict=True))
     indices = [i for i, key in enumerate(keys) if key in by_key and place.moved.get(i, 0) == place.looked > 0]
     if not indices or len(silent[0].point.leaves) != len(place.paths):
         return
-    held = [by_key[place.tails[i], place.shapes[i]] for i in indices]
-    names = [one.leaf.name for one in held]
-    cuts = list(dict.fromkeys(site for one in held for site in one.cuts))[:MOST]
+    moving = [by_key[place.tails[i], place.shapes[i]] for i in indices]
+    names = [silent_leaf.leaf.name for silent_leaf in moving]
+    cuts = list(dict.fromkeys(site for silent_leaf in moving for site in silent_leaf.cuts))[:MOST]
     yield (
         Problem(
             "moves-frozen",
@@ -205,7 +224,7 @@ def _moved(place: Applied, silent: Sequence[Silent]) -> Iterator[tuple[Problem, 
             {"steps": place.looked, "moved": place.moved[indices[0]]},
             "leave them out: optax.adamw(..., mask=...), or optax.multi_transform with set_to_zero for them",
         ),
-        {one.key for one in held},
+        {silent_leaf.key for silent_leaf in moving},
     )
 
 
@@ -270,6 +289,6 @@ def _it(names: Sequence[str]) -> str:
     return "it" if len(names) == 1 else "them"
 
 
-def _sites(role: str, told: str, place: RawLocation | None) -> list[Site]:
-    at: Location | None = None if place is None else decode(place).own
-    return [] if at is None else [Site(role, told, at)]
+def _sites(role: str, text: str, place: RawLocation | None) -> list[Site]:
+    location: Location | None = None if place is None else decode(place).own
+    return [] if location is None else [Site(role, text, location)]

@@ -37,12 +37,12 @@ def names_at(location: Location) -> list[str]:
     tree = tree_of(location.file)
     if tree is None:
         return []
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for node in _expressions(tree, location):
         for part in ast.walk(node):
             if isinstance(part, (ast.Attribute, ast.Subscript, ast.Name)):
-                found[ast.unparse(part)] = None
-    return list(found)
+                names[ast.unparse(part)] = None
+    return list(names)
 
 
 def _expressions(tree: ast.AST, location: Location) -> Iterator[ast.AST]:
@@ -84,13 +84,13 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
     if isinstance(node, ast.Name):
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
-        held = _value(node.value, frame)
-        return getattr(held, "__dict__", {}).get(node.attr)
+        owner = _value(node.value, frame)
+        return getattr(owner, "__dict__", {}).get(node.attr)
     if isinstance(node, ast.Subscript):
-        held, key = _value(node.value, frame), _constant(node.slice, frame)
-        if type(held) in (list, tuple, dict) and key is not _NOTHING:
+        owner, key = _value(node.value, frame), _constant(node.slice, frame)
+        if type(owner) in (list, tuple, dict) and key is not _NOTHING:
             try:
-                return held[key]
+                return owner[key]
             except (KeyError, IndexError, TypeError):
                 return None
     return None
@@ -110,13 +110,13 @@ def _constant(node: ast.expr, frame: FrameType) -> Any:
 
 def _scope_at(tree: ast.Module, line: int) -> ast.AST:
     """The innermost function around a line, or the module."""
-    found: ast.AST = tree
+    scope: ast.AST = tree
     for node in ast.walk(tree):
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         if node.lineno <= line <= (node.end_lineno or line):
-            found = node
-    return found
+            scope = node
+    return scope
 
 
 def _within(scope: ast.AST) -> Iterator[ast.AST]:
@@ -132,19 +132,19 @@ def assigned_at(location: Location, name: str) -> Location | None:
     tree = tree_of(location.file)
     if tree is None:
         return None
-    found = []
+    values = []
     for node in _within(_scope_at(tree, location.line)):
         targets: list[ast.expr] = []
         if isinstance(node, ast.Assign):
             targets = node.targets
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             targets = [node.target]
-        names = {ast.unparse(one) for target in targets for one in _targets(target)}
+        names = {ast.unparse(part) for target in targets for part in _targets(target)}
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None or name not in names:
             continue
         if not node.lineno <= location.line <= (node.end_lineno or node.lineno):
-            found.append(node.value)
-    return location_of(location.file, found[0]) if len(found) == 1 else None
+            values.append(node.value)
+    return location_of(location.file, values[0]) if len(values) == 1 else None
 
 
 def _targets(target: ast.expr) -> Iterator[ast.expr]:
@@ -161,8 +161,8 @@ def returned_at(code: CodeType) -> Location | None:
     if isinstance(node, ast.Lambda):
         return location_of(code.co_filename, node.body)
     parts = () if node is None else _within(node)
-    found = [one.value for one in parts if isinstance(one, ast.Return) and one.value is not None]
-    return location_of(code.co_filename, found[0]) if len(found) == 1 else None
+    returned = [part.value for part in parts if isinstance(part, ast.Return) and part.value is not None]
+    return location_of(code.co_filename, returned[0]) if len(returned) == 1 else None
 
 
 def read_at(code: CodeType, name: str) -> Location | None:
@@ -183,6 +183,9 @@ def _definition(code: CodeType) -> ast.Lambda | ast.FunctionDef | ast.AsyncFunct
             lambdas.append(node)
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name != code.co_name:
             continue
-        if min([node.lineno, *[one.lineno for one in node.decorator_list]]) == code.co_firstlineno:
+        if (
+            min([node.lineno, *[decorator.lineno for decorator in node.decorator_list]])
+            == code.co_firstlineno
+        ):
             return node
     return lambdas[0] if len(lambdas) == 1 else None

@@ -13,7 +13,7 @@ import numpy as np
 from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.flow.updates import Comparing, Step
 from stopgrad.interop.jax.updating.differentiating import Differentiated, Training, differentiated
-from stopgrad.interop.jax.updating.modules import kept, modules_in
+from stopgrad.interop.jax.updating.modules import modules_in, restored
 from stopgrad.interop.jax.updating.optimizers import copied, stepping
 from stopgrad.interop.kinds import referenced
 from stopgrad.interop.shared import keras
@@ -50,10 +50,10 @@ def updated(
         ArgumentError: gradient function, optimizer and arguments do not fit together.
     """
     with _undone(f, args, kwargs, training):
-        given, by_name = _copies(args), _copies(dict(kwargs))
-        found = differentiated(what, f, given, by_name, argnums, training)
-        comparing, raw = _compared(what, given, by_name, found, training)
-    return Updated(found.loss, found.argnums, comparing.found(raw))
+        copied_args, copied_kwargs = _copies(args), _copies(dict(kwargs))
+        derivative = differentiated(what, f, copied_args, copied_kwargs, argnums, training)
+        comparing, raw = _compared(what, copied_args, copied_kwargs, derivative, training)
+    return Updated(derivative.loss, derivative.argnums, comparing.found(raw))
 
 
 @contextlib.contextmanager
@@ -63,7 +63,7 @@ def _undone(
     """What is done in here has no effect on modules, random states and what is printed."""
     reads = [value for _, value in referenced(f)] if callable(f) else []
     scope = contextlib.nullcontext() if keras.loaded("jax") is None else keras.scope()
-    with unseen(), kept([args, dict(kwargs), training.optimizer, reads]), scope:
+    with unseen(), restored([args, dict(kwargs), training.optimizer, reads]), scope:
         yield
 
 
@@ -76,24 +76,24 @@ def _compared(
     what: str,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    found: Differentiated,
+    derivative: Differentiated,
     training: Training,
 ) -> tuple[Comparing, set[str]]:
     """The parameters before and after updates; and those whose gradient is passed on as it is."""
-    before = _numbers(found.values([args[n] for n in found.argnums]))
-    comparing = Comparing(before, _numbers(found.handed))
+    before = _numbers(derivative.values([args[n] for n in derivative.argnums]))
+    comparing = Comparing(before, _numbers(derivative.handed))
     if training.optimizer is None:
         return comparing, set()
     try:
-        update = stepping(what, training.optimizer, args, kwargs, found)
+        update = stepping(what, training.optimizer, args, kwargs, derivative)
         while not comparing.is_settled:
-            comparing.take(_numbers(found.values(update.step())))
+            comparing.take(_numbers(derivative.values(update.step())))
     except StopgradError:
         raise
     except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:400]
         raise ArgumentError(
-            f"{what}: an update of the optimizer failed ({told}); give (tx, state) with the state that "
+            f"{what}: an update of the optimizer failed ({reason}); give (tx, state) with the state that "
             "belongs to these parameters, and with grad= the gradient function that it is used with"
         ) from error
     return comparing, update.raw

@@ -70,7 +70,7 @@ def leaves(first: str, tree: Any) -> list[tuple[str, Any]]:
     return [(path_of(first, path), leaf) for path, leaf in located if has_slope(leaf)]
 
 
-class _Seen:
+class _Observed:
     """A loss that notes whether it returns auxiliary results."""
 
     def __init__(self, f: Loss) -> None:
@@ -78,18 +78,18 @@ class _Seen:
         self.has_aux = False
 
         @functools.wraps(f, updated=())
-        def seen(*args: Any, **kwargs: Any) -> Any:
-            made = f(*args, **kwargs)
-            self.has_aux = isinstance(made, (tuple, list)) and len(made) > 0
-            self.structure = jax.tree_util.tree_structure(made)
-            return made
+        def observed(*args: Any, **kwargs: Any) -> Any:
+            result = f(*args, **kwargs)
+            self.has_aux = isinstance(result, (tuple, list)) and len(result) > 0
+            self.structure = jax.tree_util.tree_structure(result)
+            return result
 
         @functools.wraps(f, updated=())
         def first(*args: Any, **kwargs: Any) -> Any:
-            made = seen(*args, **kwargs)
-            return made[0] if self.has_aux else made
+            result = observed(*args, **kwargs)
+            return result[0] if self.has_aux else result
 
-        self.whole, self.first = seen, first
+        self.whole, self.first = observed, first
 
 
 def differentiated(
@@ -112,25 +112,27 @@ def differentiated(
                 f"{what}: an argument is only a shape; what an update does, and what a gradient function "
                 "hands on, is found out on values: give arrays"
             )
-    seen = _Seen(f)
+    observed = _Observed(f)
     numbers = _numbers(what, training.grad, argnums, len(args))
-    given: Any = getattr(training.grad, "keywords", {}).get("argnums", 0 if argnums is None else argnums)
-    is_single = not isinstance(given, (list, tuple))
-    gradient_function = _gradient_function(what, seen, args, numbers, is_single, training)
-    made = call(gradient_function, *args, **kwargs)
+    chosen: Any = getattr(training.grad, "keywords", {}).get("argnums", 0 if argnums is None else argnums)
+    is_single = not isinstance(chosen, (list, tuple))
+    gradient_function = _gradient_function(what, observed, args, numbers, is_single, training)
+    returned = call(gradient_function, *args, **kwargs)
     names = argument_names(f, len(args))
     trees = [(names[n], args[n]) for n in numbers]
-    candidates = [made] if training.grad is None else _candidates(made, seen)
-    gradient = next((one for one in candidates if _by_path(one, trees, is_single) is not None), None)
+    candidates = [returned] if training.grad is None else _candidates(returned, observed)
+    gradient = next(
+        (candidate for candidate in candidates if _by_path(candidate, trees, is_single) is not None), None
+    )
     if gradient is None:
         raise ArgumentError(
-            f"{what}: grad makes a function that returns {shorten(made)}, in which there is no gradient of "
-            f"{', '.join(name for name, _ in trees)}; say with argnums= what it differentiates"
+            f"{what}: grad makes a function that returns {shorten(returned)}, in which there is no gradient "
+            f"of {', '.join(name for name, _ in trees)}; say with argnums= what it differentiates"
         )
     handed = _by_path(gradient, trees, is_single) or {}
     for name, tree in trees:
         handed |= {other: handed[first] for other, first in tied(name, tree).items() if first in handed}
-    loss = _first_of(f) if seen.has_aux else f
+    loss = _first_of(f) if observed.has_aux else f
     return Differentiated(loss, names, numbers, is_single, gradient, handed)
 
 
@@ -145,17 +147,17 @@ def _first_of(f: Loss) -> Loss:
 def _numbers(what: str, grad: Any, argnums: int | Sequence[int] | None, count: int) -> list[int]:
     """The positions that are differentiated: those in a ``functools.partial``, those given, or the first."""
     own = getattr(grad, "keywords", {}).get("argnums")
-    given: Any = own if own is not None else 0 if argnums is None else argnums
-    every = list(given) if isinstance(given, (list, tuple)) else [given]
-    found = [getattr(n, "argnum", n) for n in every]  # nnx names some with a filter.
-    for n in found:
+    chosen: Any = own if own is not None else 0 if argnums is None else argnums
+    every = list(chosen) if isinstance(chosen, (list, tuple)) else [chosen]
+    positions = [getattr(n, "argnum", n) for n in every]  # nnx names some with a filter.
+    for n in positions:
         if not isinstance(n, (int, np.integer)) or not -count <= n < count:
             raise ArgumentError(f"{what}: argnums holds {n!r}, and the function was given {count} arguments")
-    return [int(n) % count for n in found]
+    return [int(n) % count for n in positions]
 
 
 def _gradient_function(
-    what: str, seen: _Seen, args: Sequence[Any], numbers: list[int], single: bool, training: Training
+    what: str, observed: _Observed, args: Sequence[Any], numbers: list[int], single: bool, training: Training
 ) -> Callable[..., Any]:
     """The gradient function of a loss, as the user makes it."""
     argnums: Any = numbers[0] if single else tuple(numbers)
@@ -163,34 +165,36 @@ def _gradient_function(
         if training.wrt is not None:
             raise ArgumentError(f"{what}: give grad, or the filter wrt, but not both")
         if not callable(training.grad):
-            told = "makes the gradient function of a loss, as jax.grad or eqx.filter_grad does"
-            raise ArgumentError(f"{what}: grad {told}; {shorten(training.grad)} cannot be called")
+            role = "makes the gradient function of a loss, as jax.grad or eqx.filter_grad does"
+            raise ArgumentError(f"{what}: grad {role}; {shorten(training.grad)} cannot be called")
         is_said = "argnums" in getattr(training.grad, "keywords", {}) or argnums == 0
-        return _made(training.grad, seen, {} if is_said else {"argnums": argnums})
+        return _from_grad(training.grad, observed, {} if is_said else {"argnums": argnums})
     if any(modules_in(args[n]) for n in numbers):
         flax, wrt = nnx(), training.wrt
         if wrt is None:
             wrt = training.optimizer.wrt if is_optimizer(training.optimizer) else flax.Param
         states = tuple([flax.DiffState(n, wrt) if modules_in(args[n]) else n for n in numbers])
-        made = flax.grad(seen.first, argnums=states[0] if single else states)
-        return _refusing(what, made)
+        gradient = flax.grad(observed.first, argnums=states[0] if single else states)
+        return _refusing(what, gradient)
     if training.wrt is not None:
-        return _filtered(what, seen.first, training.wrt, numbers, single)
-    return _refusing(what, jax.grad(seen.first, argnums=argnums))
+        return _filtered(what, observed.first, training.wrt, numbers, single)
+    return _refusing(what, jax.grad(observed.first, argnums=argnums))
 
 
-def _made(grad: Callable[..., Any], seen: _Seen, options: Mapping[str, Any]) -> Callable[..., Any]:
+def _from_grad(
+    grad: Callable[..., Any], observed: _Observed, options: Mapping[str, Any]
+) -> Callable[..., Any]:
     """What *grad* makes of a loss; or *grad* itself, where it is a gradient function already."""
     try:
-        made = grad(seen.whole, **options)
+        returned = grad(observed.whole, **options)
     except Exception:  # It takes the arguments, and no loss.
-        made = None
-    if callable(made):
-        found: Callable[..., Any] = made
-        return found
+        returned = None
+    if callable(returned):
+        gradient_function: Callable[..., Any] = returned
+        return gradient_function
 
     def ready(*args: Any, **kwargs: Any) -> Any:
-        seen.whole(*args, **kwargs)
+        observed.whole(*args, **kwargs)
         return grad(*args, **kwargs)
 
     return ready
@@ -205,9 +209,9 @@ def _refusing(what: str, gradient: Callable[..., Any]) -> Callable[..., Any]:
         except TypeError as error:
             if "grad" not in str(error).lower():  # The error is the user's own.
                 raise
-            told = " ".join(str(error).split())[:300]
+            reason = " ".join(str(error).split())[:300]
             raise ArgumentError(
-                f"{what}: {told}; say with grad= how gradients are taken, such as grad=eqx.filter_grad, or "
+                f"{what}: {reason}; say with grad= how gradients are taken, such as grad=eqx.filter_grad, or "
                 "with wrt= or argnums= of what"
             ) from error
 
@@ -223,24 +227,24 @@ def _filtered(what: str, f: Loss, wrt: Any, numbers: Sequence[int], single: bool
         ]
         split = [jax.tree_util.tree_flatten(args[n], is_leaf=lambda x: x is None) for n in numbers]
 
-        def of(chosen: list[list[Any]]) -> Any:
-            given = list(args)
+        def loss_of(chosen: list[list[Any]]) -> Any:
+            arguments = list(args)
             for n, (every, structure), mask, some in zip(numbers, split, masks, chosen, strict=True):
                 rest = iter(some)
                 merged = [next(rest) if is_asked else x for x, is_asked in zip(every, mask, strict=True)]
-                given[n] = jax.tree_util.tree_unflatten(structure, merged)
-            return f(*given, **kwargs)
+                arguments[n] = jax.tree_util.tree_unflatten(structure, merged)
+            return f(*arguments, **kwargs)
 
         chosen = [
             [x for x, is_asked in zip(every, mask, strict=True) if is_asked]
             for (every, _), mask in zip(split, masks, strict=True)
         ]
-        found = []
-        for (_, structure), mask, some in zip(split, masks, jax.grad(of)(chosen), strict=True):
+        gradients = []
+        for (_, structure), mask, some in zip(split, masks, jax.grad(loss_of)(chosen), strict=True):
             rest = iter(some)
             merged = [next(rest) if is_asked else None for is_asked in mask]
-            found.append(jax.tree_util.tree_unflatten(structure, merged))
-        return found[0] if single else tuple(found)
+            gradients.append(jax.tree_util.tree_unflatten(structure, merged))
+        return gradients[0] if single else tuple(gradients)
 
     return gradient
 
@@ -268,14 +272,14 @@ def _mask(what: str, wrt: Any, tree: Any) -> list[bool]:
 # -------------------------------------------------------------------------------------- what it returned
 
 
-def _candidates(made: Any, seen: _Seen) -> list[Any]:
+def _candidates(returned: Any, observed: _Observed) -> list[Any]:
     """The parts of what a gradient function returned that may be the gradient, the likeliest first."""
-    if not isinstance(made, tuple) or len(made) != 2:
-        return [made]
-    if seen.has_aux:  # (value, aux), gradient; or gradient, aux.
-        is_value = jax.tree_util.tree_structure(made[0]) == seen.structure
-        return [made[1], made[0]] if is_value else [made[0], made[1], made]
-    return [made, made[1]]
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        return [returned]
+    if observed.has_aux:  # (value, aux), gradient; or gradient, aux.
+        is_value = jax.tree_util.tree_structure(returned[0]) == observed.structure
+        return [returned[1], returned[0]] if is_value else [returned[0], returned[1], returned]
+    return [returned, returned[1]]
 
 
 def _by_path(gradient: Any, trees: Sequence[tuple[str, Any]], is_single: bool) -> dict[str, Any] | None:
@@ -283,16 +287,16 @@ def _by_path(gradient: Any, trees: Sequence[tuple[str, Any]], is_single: bool) -
     parts = [gradient] if is_single else gradient
     if not isinstance(parts, (list, tuple)) or len(parts) != len(trees):
         return None
-    found = {}
+    by_path = {}
     for (name, tree), part in zip(trees, parts, strict=True):
         located, _ = jax.tree_util.tree_flatten_with_path(tree)
         shapes = {
             path_of(name, path): np.shape(x) for path, x in located if hasattr(x, "shape") or has_slope(x)
         }
         for path, leaf in jax.tree_util.tree_flatten_with_path(part)[0]:
-            at = path_of(name, path)
-            if at not in shapes or np.shape(leaf) != shapes[at]:
+            leaf_path = path_of(name, path)
+            if leaf_path not in shapes or np.shape(leaf) != shapes[leaf_path]:
                 return None
             if has_slope(leaf):
-                found[at] = leaf
-    return found
+                by_path[leaf_path] = leaf
+    return by_path

@@ -19,8 +19,8 @@ _NEEDED = ("Pytree", "Variable", "Optimizer", "DiffState", "Param", "grad", "ite
 
 def nnx() -> Any:
     """Flax's nnx, if it was imported and has what is asked of it; else None."""
-    found = sys.modules.get("flax.nnx")
-    return found if all(hasattr(found, name) for name in _NEEDED) else None
+    module = sys.modules.get("flax.nnx")
+    return module if all(hasattr(module, name) for name in _NEEDED) else None
 
 
 def is_module(x: object) -> bool:
@@ -51,7 +51,7 @@ def modules_in(tree: object) -> list[Any]:
 
 
 @contextlib.contextmanager
-def kept(trees: Iterable[object]) -> Iterator[None]:
+def restored(trees: Iterable[object]) -> Iterator[None]:
     """Modules in these structures are afterwards as they were: the same arrays, and no further attributes."""
     flax = nnx()
     parts: dict[int, tuple[Any, dict[str, Any]]] = {}
@@ -79,11 +79,11 @@ def tied(first: str, tree: object) -> Mapping[str, str]:
     """For the path of each variable that stood earlier in a structure, its first path."""
     located, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_variable)
     seen: dict[int, str] = {}
-    found = {}
+    aliases = {}
     for path, leaf in located:
         if is_variable(leaf):
             name = path_of(first, path)
-            known = seen.setdefault(id(leaf), name)
-            if known != name:
-                found[name] = known
-    return found
+            earliest = seen.setdefault(id(leaf), name)
+            if earliest != name:
+                aliases[name] = earliest
+    return aliases

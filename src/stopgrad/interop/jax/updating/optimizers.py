@@ -41,10 +41,10 @@ def _recording(tx: Any, raw: list[tuple[Any, ...]]) -> Any:
 
     def update(gradients: Any, state: Any, params: Any = None, **more: Any) -> Any:
         updates, state = tx.update(gradients, state, params, **more)
-        given = jax.tree_util.tree_flatten_with_path(gradients)[0]
+        received = jax.tree_util.tree_flatten_with_path(gradients)[0]
         passed = dict(jax.tree_util.tree_flatten_with_path(updates)[0])
-        same = [path for path, leaf in given if passed.get(path) is leaf]
-        if len(same) < len(given):  # Else the optimizer is one that treats nothing, as identity().
+        same = [path for path, leaf in received if passed.get(path) is leaf]
+        if len(same) < len(received):  # Else the optimizer is one that treats nothing, as identity().
             raw.extend(same)
         return updates, state
 
@@ -62,7 +62,7 @@ def _is_train_state(x: object) -> bool:
 
 
 def stepping(
-    what: str, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any], found: Differentiated
+    what: str, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any], derivative: Differentiated
 ) -> Stepping:
     """What does updates of the differentiated arguments.
 
@@ -70,27 +70,27 @@ def stepping(
         ArgumentError: the optimizer has none of the known forms.
     """
     if is_optimizer(optimizer):
-        return _OfModule(optimizer, args, found)
+        return _OfModule(optimizer, args, derivative)
     if _is_train_state(optimizer):
-        return _OfTrainState(optimizer, args, found)
+        return _OfTrainState(optimizer, args, derivative)
     if is_transformation(optimizer):
-        if any(modules_in(args[n]) for n in found.argnums):
+        if any(modules_in(args[n]) for n in derivative.argnums):
             flax = nnx()
-            model = args[found.argnums[0]]
-            return _OfModule(flax.Optimizer(model, optimizer, wrt=flax.Param), args, found)
-        return _OfTransformation(optimizer, None, args, kwargs, found)
+            model = args[derivative.argnums[0]]
+            return _OfModule(flax.Optimizer(model, optimizer, wrt=flax.Param), args, derivative)
+        return _OfTransformation(optimizer, None, args, kwargs, derivative)
     if isinstance(optimizer, (tuple, list)) and len(optimizer) == 2 and is_transformation(optimizer[0]):
-        return _OfTransformation(optimizer[0], (optimizer[1],), args, kwargs, found)
+        return _OfTransformation(optimizer[0], (optimizer[1],), args, kwargs, derivative)
     if callable(optimizer):
-        return _OfFunction(optimizer, args, found)
+        return _OfFunction(optimizer, args, derivative)
     raise ArgumentError(f"{what}: optimizer is {FORMS}; not {shorten(optimizer)}")
 
 
-def _paths(raw: Sequence[tuple[Any, ...]], found: Differentiated) -> set[str]:
+def _paths(raw: Sequence[tuple[Any, ...]], derivative: Differentiated) -> set[str]:
     """The paths in gradients as paths of arguments."""
-    if found.is_single:
-        return {path_of(found.names[found.argnums[0]], path) for path in raw}
-    return {path_of(found.names[found.argnums[path[0].idx]], path[1:]) for path in raw}
+    if derivative.is_single:
+        return {path_of(derivative.names[derivative.argnums[0]], path) for path in raw}
+    return {path_of(derivative.names[derivative.argnums[path[0].idx]], path[1:]) for path in raw}
 
 
 class _OfTransformation:
@@ -102,26 +102,31 @@ class _OfTransformation:
         state: tuple[Any] | None,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        found: Differentiated,
+        derivative: Differentiated,
     ) -> None:
         self._raw: list[tuple[Any, ...]] = []
-        self._tx, self._found, self._args, self._kwargs = _recording(tx, self._raw), found, args, kwargs
-        self._whole = [args[n] for n in found.argnums]
+        self._tx, self._derivative, self._args, self._kwargs = (
+            _recording(tx, self._raw),
+            derivative,
+            args,
+            kwargs,
+        )
+        self._whole = [args[n] for n in derivative.argnums]
         self._has_extra = type(tx).__name__ == "GradientTransformationExtraArgs"
         self._state = tx.init(self._params(self._whole)) if state is None else copied(state[0])
         self.raw: set[str] = set()
 
     def _params(self, trees: Sequence[Any]) -> Any:
         """The parameters in the structure of the gradient: without the leaves that it leaves out."""
-        found = self._found
+        derivative = self._derivative
         parts = []
-        for n, tree in zip(found.argnums, trees, strict=True):
+        for n, tree in zip(derivative.argnums, trees, strict=True):
 
-            def part(path: Any, leaf: Any, name: str = found.names[n]) -> Any:
-                return leaf if path_of(name, path) in found.handed else None
+            def part(path: Any, leaf: Any, name: str = derivative.names[n]) -> Any:
+                return leaf if path_of(name, path) in derivative.handed else None
 
             parts.append(jax.tree_util.tree_map_with_path(part, tree))
-        return parts[0] if found.is_single else tuple(parts)
+        return parts[0] if derivative.is_single else tuple(parts)
 
     def _extra(self, params: Any) -> dict[str, Any]:
         """What line searches and the like are given besides."""
@@ -129,13 +134,13 @@ class _OfTransformation:
             return {}
 
         def value(params: Any) -> Any:
-            given = list(self._args)
-            trees = self._merged([params] if self._found.is_single else params)
-            for n, tree in zip(self._found.argnums, trees, strict=True):
-                given[n] = tree
-            return self._found.loss(*given, **self._kwargs)
+            arguments = list(self._args)
+            trees = self._merged([params] if self._derivative.is_single else params)
+            for n, tree in zip(self._derivative.argnums, trees, strict=True):
+                arguments[n] = tree
+            return self._derivative.loss(*arguments, **self._kwargs)
 
-        return {"value": value(params), "grad": self._found.gradient, "value_fn": value}
+        return {"value": value(params), "grad": self._derivative.gradient, "value_fn": value}
 
     def _merged(self, parts: Sequence[Any]) -> list[Any]:
         """The arguments, with these parameters in their places."""
@@ -151,7 +156,7 @@ class _OfTransformation:
     def step(self) -> Sequence[Any]:
         params = self._params(self._whole)
         updates, self._state = self._tx.update(
-            self._found.gradient, self._state, params, **self._extra(params)
+            self._derivative.gradient, self._state, params, **self._extra(params)
         )
         moved = jax.tree_util.tree_map(
             lambda p, u: p if u is None or p is None else _added(p, u),
@@ -159,8 +164,8 @@ class _OfTransformation:
             updates,
             is_leaf=lambda x: x is None,
         )
-        self._whole = self._merged([moved] if self._found.is_single else moved)
-        self.raw = _paths(self._raw, self._found)
+        self._whole = self._merged([moved] if self._derivative.is_single else moved)
+        self.raw = _paths(self._raw, self._derivative)
         return self._whole
 
 
@@ -172,52 +177,54 @@ def _added(p: Any, u: Any) -> Any:
 class _OfTrainState:
     """A ``TrainState`` of Flax: its parameters are those of the argument."""
 
-    def __init__(self, state: Any, args: Sequence[Any], found: Differentiated) -> None:
+    def __init__(self, state: Any, args: Sequence[Any], derivative: Differentiated) -> None:
         self._raw: list[tuple[Any, ...]] = []
-        self._found, self._args = found, args
+        self._derivative, self._args = derivative, args
         tx = _recording(state.tx, self._raw)
-        self._state = state.replace(params=args[found.argnums[0]], opt_state=copied(state.opt_state), tx=tx)
+        self._state = state.replace(
+            params=args[derivative.argnums[0]], opt_state=copied(state.opt_state), tx=tx
+        )
         self.raw: set[str] = set()
 
     def step(self) -> Sequence[Any]:
-        self._state = self._state.apply_gradients(grads=self._found.gradient)
-        self.raw = _paths(self._raw, self._found)
-        return [self._state.params, *[self._args[n] for n in self._found.argnums[1:]]]
+        self._state = self._state.apply_gradients(grads=self._derivative.gradient)
+        self.raw = _paths(self._raw, self._derivative)
+        return [self._state.params, *[self._args[n] for n in self._derivative.argnums[1:]]]
 
 
 class _OfModule:
     """An optimizer of nnx, which changes a module in place; who calls this keeps module and optimizer."""
 
-    def __init__(self, optimizer: Any, args: Sequence[Any], found: Differentiated) -> None:
+    def __init__(self, optimizer: Any, args: Sequence[Any], derivative: Differentiated) -> None:
         self._raw: list[tuple[Any, ...]] = []
-        self._optimizer, self._found, self._args = optimizer, found, args
+        self._optimizer, self._derivative, self._args = optimizer, derivative, args
         self._holds_model = hasattr(optimizer, "model")
         optimizer.tx = _recording(optimizer.tx, self._raw)
         self.raw: set[str] = set()
 
     def step(self) -> Sequence[Any]:
-        trees = [self._args[n] for n in self._found.argnums]
-        gradient = self._found.gradient
+        trees = [self._args[n] for n in self._derivative.argnums]
+        gradient = self._derivative.gradient
         if self._holds_model:
             self._optimizer.update(gradient)
         else:
-            self._optimizer.update(trees[0] if self._found.is_single else tuple(trees), gradient)
-        self.raw = _paths(self._raw, self._found)
+            self._optimizer.update(trees[0] if self._derivative.is_single else tuple(trees), gradient)
+        self.raw = _paths(self._raw, self._derivative)
         return trees
 
 
 class _OfFunction:
     """A function of parameters and gradients that returns new parameters."""
 
-    def __init__(self, function: Callable[..., Any], args: Sequence[Any], found: Differentiated) -> None:
-        self._function, self._found = function, found
-        trees = [args[n] for n in found.argnums]
-        self._params: Any = trees[0] if found.is_single else tuple(trees)
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any], derivative: Differentiated) -> None:
+        self._function, self._derivative = function, derivative
+        trees = [args[n] for n in derivative.argnums]
+        self._params: Any = trees[0] if derivative.is_single else tuple(trees)
         self.raw: set[str] = set()
 
     def step(self) -> Sequence[Any]:
-        self._params = self._function(copied(self._params), copied(self._found.gradient))
-        return [self._params] if self._found.is_single else list(self._params)
+        self._params = self._function(copied(self._params), copied(self._derivative.gradient))
+        return [self._params] if self._derivative.is_single else list(self._params)
 
 
 def copied(tree: Any) -> Any:

@@ -182,7 +182,10 @@ def attention(
 
 
 def flex_attention(node: Call, q: sg.Output, k: sg.Output, v: sg.Output) -> Any:
-    """Attention with functions of the scores, and of their softmax, that are attributes of the node."""
+    """Attention with functions of the scores, and of their softmax, that are attributes of the node.
+
+    In the operator's own body, these functions could not see the names around the node.
+    """
     dtype = precision(node, "softmax_precision", q.dtype)
     scores = products(brought(q, dtype), brought(k, dtype), node.attribute("scale"))
     if node.attribute("score_mod") is not None:
@@ -220,6 +223,7 @@ def turned_by(x: sg.Output, cos: sg.Output, sin: sg.Output, width: Size, interle
 def rotary_embedding(
     node: Call, x: sg.Output, cos: sg.Output, sin: sg.Output, places: sg.Output | None = None
 ) -> Any:
+    """In place of the operator's body, whose slices take up to 1.7 times as long."""
     flat = x.ndim == 3
     if flat:
         heads = int(node.attribute("num_heads", 0))

@@ -25,7 +25,7 @@ from stopgrad.interop.onnx.operators.normalizations import layer_normalization, 
 from stopgrad.interop.onnx.operators.products import PRODUCTS
 from stopgrad.interop.onnx.operators.quantized import integer_product
 from stopgrad.interop.shared.conversions import brought
-from stopgrad.interop.shared.normalizations import layer_normalized, statistics, wide
+from stopgrad.interop.shared.normalizations import layer_normalized, wide
 
 # ------------------------------------------------------------------------------------------ activations
 
@@ -168,11 +168,7 @@ def skip_layer(
 ) -> Any:
     total = _sum(x, skip, before)
     axes, eps = (x.ndim - 1,), float(node.attribute("epsilon", 1e-12))
-    y = layer_normalized(total, axes, scale, bias, eps)
-    mean = rstd = None
-    if node.wants(1) or node.wants(2):
-        mean, rstd = statistics(wide(total), axes, eps, True)
-    return y, mean, rstd, total
+    return *layer_normalized(total, axes, scale, bias, eps, node.wants(1) or node.wants(2)), total
 
 
 def skip_rms(
@@ -220,7 +216,7 @@ def embed_layer(
     total = sg.add(found, place)
     if segment is not None and segments is not None:
         total = sg.add(total, sg.gather(segment, segments))
-    y = layer_normalized(total, (2,), scale, bias, float(node.attribute("epsilon", 1e-12)))
+    y, _, _ = layer_normalized(total, (2,), scale, bias, float(node.attribute("epsilon", 1e-12)))
     if mask is None:
         return y, sg.zeros([batch], sg.int32), total
     return y, sg.cast(sg.reduce_sum(sg.cast(mask, sg.int32), axis=1), sg.int32), total

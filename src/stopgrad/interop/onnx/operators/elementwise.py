@@ -110,10 +110,6 @@ def _cast(node: Call, x: sg.Output) -> Any:
     return x if dtype is x.dtype else node.floated(x, dtype)
 
 
-def _cast_like(node: Call, x: sg.Output, like: sg.Output) -> Any:
-    return node.floated(x, like.dtype)
-
-
 def _bit_cast(node: Call, x: sg.Output) -> Any:
     """The same bits as another type: for known values, and between integers of one width."""
     dtype = dtype_of_code(node.attribute("to"))
@@ -178,7 +174,6 @@ ELEMENTWISE: Table = {
     "BitShift": _shifted,
     "Where": _where,
     "Cast": _cast,
-    "CastLike": _cast_like,
     "BitCast": _bit_cast,
     "ai.onnx.ml::Binarizer": _binarized,
 }

@@ -58,6 +58,7 @@ def _constant_of_shape(node: Call, shape: sg.Output | Known) -> Any:
 
 @knows(0, 1, 2)
 def _range(node: Call, start: sg.Output | Known, limit: Any, delta: sg.Output | Known) -> Any:
+    """In place of the operator's body, which is a loop."""
     first, last, step = (node.number(i, x) for i, x in enumerate((start, limit, delta)))
     dtype = limit.dtype
     if not any(isinstance(x, sg.Dim) for x in (first, last, step)):
@@ -113,6 +114,7 @@ def _drawn(node: Call, like: sg.Output | None) -> tuple[list[Any], DType]:
 
 
 def _bernoulli(node: Call, p: sg.Output) -> Any:
+    """In place of the operator's body, which draws 1 with the probability of 0."""
     return sg.cast(sg.random_bernoulli(p.shape, node.key(), p), _dtype(node, p.dtype))
 
 

@@ -29,7 +29,10 @@ def grid_sample(node: Call, x: sg.Output, grid: sg.Output) -> Any:
 
 @knows(1)
 def affine_grid(node: Call, theta: sg.Output, size: sg.Output | Known) -> Any:
-    """Where an affine map takes the pixels of an image of *size*: [batch, sizes, number of sizes]."""
+    """Where an affine map takes the pixels of an image of *size*: [batch, sizes, number of sizes].
+
+    The operator's own body fails for a batch of one, and has no numbers for a height of one.
+    """
     sizes = node.sizes(size, 1)[2:]
     spatial, align = len(sizes), bool(node.attribute("align_corners", 0))
     axes = []

@@ -277,20 +277,6 @@ def _triangle(node: Call, x: sg.Output, k: sg.Output | None = None) -> Any:
     return (sg.triu if node.attribute("upper", 1) else sg.tril)(x, offset)
 
 
-def _center_cropped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
-    """x cut or padded to sizes along some axes, evenly at both ends."""
-    sizes = node.sizes(shape, 1)
-    axes = checked_axes(node, node.attribute("axes", list(range(x.ndim))), x.ndim)
-    pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
-    for axis, size in zip(axes, sizes, strict=True):
-        more = size - x.shape[axis]
-        if isinstance(more, sg.Dim):
-            node.fail("sizes to crop and pad to are numbers here, and so are those of its operand")
-        before = more // 2 if more >= 0 else -((-more) // 2)
-        pairs[axis] = (before, more - before)
-    return padded(x, pairs)
-
-
 MOVING: Table = {
     "Reshape": _reshaped,
     "Flatten": _flattened,
@@ -307,5 +293,4 @@ MOVING: Table = {
     "SpaceToDepth": _space_to_depth,
     "ReverseSequence": _reversed,
     "Trilu": _triangle,
-    "CenterCropPad": knows(1)(_center_cropped),
 }

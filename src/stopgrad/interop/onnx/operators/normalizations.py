@@ -12,7 +12,6 @@ from stopgrad.interop.shared.normalizations import (
     batch_normalized,
     layer_normalized,
     moved,
-    statistics,
     wide,
     with_running,
 )
@@ -50,11 +49,8 @@ def instance_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.
 
 
 def layer_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output | None = None) -> Any:
-    axes = _from_axis(node, x)
-    y = layer_normalized(x, axes, scale, bias, _epsilon(node))
-    if not node.wants(1) and not node.wants(2):
-        return y
-    return y, *statistics(wide(x), axes, _epsilon(node), True)
+    asked = node.wants(1) or node.wants(2)
+    return layer_normalized(x, _from_axis(node, x), scale, bias, _epsilon(node), asked)
 
 
 def _from_axis(node: Call, x: sg.Output) -> tuple[int, ...]:
@@ -88,6 +84,7 @@ def lp_normalization(node: Call, x: sg.Output) -> Any:
 
 def mean_variance_normalization(node: Call, x: sg.Output) -> Any:
     axes = tuple(axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or (0, 2, 3))
+    # The operator's body has E[x²] - E[x]², which loses digits and may be negative; so do its relatives here.
     mean, var = sg.moments(x, axes, keepdims=True)
     return sg.realdiv(sg.subtract(x, mean), sg.add(root(var, 2), brought(1e-9, x.dtype)))
 

@@ -16,7 +16,7 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
-from stopgrad.interop.shared.sampling import cubic_weights, weighted
+from stopgrad.interop.shared.sampling import cubic_weights, far, near, weighted
 
 
 class Axis:
@@ -102,9 +102,7 @@ def _triangle(distance: np.ndarray[Any, Any]) -> Any:
 def _cubic(a: float) -> Callable[[Any], Any]:
     def kernel(distance: np.ndarray[Any, Any]) -> Any:
         x = np.abs(distance)
-        near = ((a + 2) * x - (a + 3)) * x * x + 1
-        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-        return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+        return np.where(x <= 1, near(x, a), np.where(x < 2, far(x, a), 0.0))
 
     return kernel
 

@@ -97,7 +97,10 @@ def _split(node: Call, x: sg.Output, lengths: Known | None = None) -> Any:
 
 
 def _mapped(node: Call, items: Sequence[sg.Output], *others: Any) -> Any:
-    """``SequenceMap``: runs a body for each element of a sequence, or of several side by side."""
+    """``SequenceMap``: runs a body for each element of a sequence, or of several side by side.
+
+    Where that sees the names around it, onnx crashes when asked for the operator as a function.
+    """
     body: Body = node.attribute("body")
     first = _items(node, items)
     rows = [

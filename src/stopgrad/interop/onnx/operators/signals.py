@@ -89,7 +89,10 @@ def mel_weights(node: Call, *operands: sg.Output | Known) -> Any:
 
 
 def _window(formula: Callable[..., Any]) -> Any:
-    """The rule for a window, from a formula for its value at an angle from 0 to 2π."""
+    """The rule for a window, from a formula for its value at an angle from 0 to 2π.
+
+    The operators' own bodies compute in single precision, also where they are asked for double.
+    """
 
     @knows(0)
     def rule(node: Call, size: sg.Output | Known) -> Any:

@@ -17,6 +17,7 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import DType
 from stopgrad.interop.onnx.reading import Source, read
 from stopgrad.interop.onnx.training.adapters import Lora
+from stopgrad.interop.onnx.training.budget.fitting import Budget
 from stopgrad.interop.onnx.training.losses import LOSSES
 from stopgrad.interop.onnx.training.specs import Spec, found, spec_of
 
@@ -84,6 +85,7 @@ class Asked:
     loss_scale: float | None = None
     straight: bool = True
     most: int | None = None
+    budget: Budget | None = None
 
     def __post_init__(self) -> None:
         if self.clip is not None and not real(self.clip) > 0:

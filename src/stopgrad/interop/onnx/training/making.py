@@ -28,6 +28,7 @@ from stopgrad.interop.onnx.training.adapters import Lora, lora_of
 from stopgrad.interop.onnx.training.aliases import with_first_names
 from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
 from stopgrad.interop.onnx.training.beside import compare
+from stopgrad.interop.onnx.training.budget.fitting import budget_of, fit, held_by, loss_in, told
 from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
 from stopgrad.interop.onnx.training.folders import checked, write_folder
 from stopgrad.interop.onnx.training.in_place import in_parts
@@ -99,6 +100,8 @@ def training(
     split_shared: bool = False,
     quantized: str | None = STRAIGHT,
     maximum_iterations: int | None = None,
+    memory: str | int | None = None,
+    sizes: Mapping[str, int] | None = None,
     module: Any = None,
     inputs: Any = None,
 ) -> TrainingFiles:
@@ -146,6 +149,10 @@ def training(
         maximum_iterations: the most steps of loops whose number of steps a computation decides, which thus
             have gradients. The files hold it: a step that needs more ends with an error of the runtime, which
             names the loop. What is exported has no such bound.
+        memory: how much a step may take: bytes, or a text such as ``"2GiB"``. The backward pass then computes
+            again what there is no room for, with the least recomputation that was found. What counts is
+            weights, the optimiser's state, gradients, and what the passes make; not the process itself.
+        sizes: of the axes that the model leaves open, by name, for which *memory* is reckoned.
         module: the ``torch.nn.Module`` that the file was exported from. Exporters drop ``detach()``: with the
             module, its gradient is compared with the file's, and what differs is refused by name. Parameters
             that the exporter merged are then held apart.
@@ -183,6 +190,7 @@ def training(
         loss_scale=scale,
         straight=straight_of(quantized),
         most=most_of(maximum_iterations),
+        budget=budget_of(memory, sizes),
     )
     made = _made(model, asked, target is not None, (module, inputs))
     if target is not None:
@@ -251,19 +259,34 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
     parts, update = in_parts(step)
     plans |= parts
     models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
+    memory = _fitted(models, plans, step, asked, bool(parts)) if whole else None
+    notes += [told(memory)] if memory else []
     if not isinstance(model, Model):
         weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
         models["predict"] = opened(shapes.inference, weights)
-    told = {name: fate.entry() for name, fate in fates(step, asked, shapes, verdicts).items()}
+    tensors = {name: fate.entry() for name, fate in fates(step, asked, shapes, verdicts).items()}
     first = judgement.wired
     xs = first.trained | {name: first.weights[name] for name in first.frozen}
     return _Made(
         {f"{name}.onnx": one for name, one in models.items()},
         {port.name: port.value.op.value.array for port in carried(step)},
-        manifest_of(asked, step, plans) | {"tensors": told} | update,
+        manifest_of(asked, step, plans) | {"tensors": tensors} | {"memory": memory} | update,
         explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
         [*notes, *shapes.notes, *judgement.notes, *_notes(step)],
     )
+
+
+def _fitted(
+    models: Mapping[str, Any], plans: Mapping[str, Plan], step: Step, asked: Asked, in_place: bool
+) -> dict[str, Any] | None:
+    """Make the graphs with gradients fit into a budget; what the manifest says of it, if there is one."""
+    if asked.budget is None:
+        return None
+    main = "train_step" if not in_place else "backward" if "backward" in models else "gradients"
+    backward = {name: models[name] for name in ("train_step", "gradients", "backward") if name in models}
+    state = [port.value for port in carried(step)]
+    held = held_by(models[main], state, step.gradients.values(), in_place)
+    return fit(backward, main, loss_in(plans[main].outputs), asked.budget, held)
 
 
 def _wired(model: Model, asked: Asked, shapes: Forms, verdicts: Mapping[str, Verdict]) -> Wired:

@@ -76,8 +76,8 @@ class Told(NamedTuple):
         if "batch_norm" in line and text(node.op_type) != "BatchNormalization":
             return []  # The exporter folded it into the layer before, whose line is lost.
         read = re.findall(r"%(\w+)", line.partition("args =")[2])
-        found = [self.inputs.get(word, ("", "")) for word in read]
-        return [name for kind, name in found if kind == "parameter"]
+        inputs = [self.inputs.get(word, ("", "")) for word in read]
+        return [name for kind, name in inputs if kind == "parameter"]
 
 
 def module_of(node: str) -> str:
@@ -129,8 +129,8 @@ def _ours(model: onnx.ModelProto) -> dict[str, str] | None:
 
 def say(model: onnx.ModelProto, kinds: Mapping[str, Iterable[str]]) -> None:
     """Write the kinds of a model's tensors into its metadata: by kind, names."""
-    kept = [e for e in model.metadata_props if e.key != OURS]
+    others = [e for e in model.metadata_props if e.key != OURS]
     del model.metadata_props[:]
-    model.metadata_props.extend(kept)
+    model.metadata_props.extend(others)
     said = json.dumps({kind: list(names) for kind, names in kinds.items()})
     model.metadata_props.append(onnx.StringStringEntryProto(key=OURS, value=said))

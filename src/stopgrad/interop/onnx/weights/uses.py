@@ -139,10 +139,10 @@ class Use(NamedTuple):
         """The operand's place; "" if it is none in particular."""
         domain = domain_of(self.node)
         table = _TABLES.get(domain, {})
-        found = table.get(self.operator, {}).get(self.position, "")
-        if not found and domain in ("", "com.microsoft"):
-            found = _QUANTISES.get(self.operator, {}).get(self.position, "")
-        return found
+        place = table.get(self.operator, {}).get(self.position, "")
+        if not place and domain in ("", "com.microsoft"):
+            place = _QUANTISES.get(self.operator, {}).get(self.position, "")
+        return place
 
 
 class Uses:
@@ -167,7 +167,7 @@ class Uses:
 
     def of(self, name: str) -> list[Use]:
         """The nodes that use the numbers of a tensor, past those that only move them."""
-        found: list[Use] = []
+        uses: list[Use] = []
         waiting, seen = [name], {name}
         while waiting and len(seen) < LONGEST:
             for use in self.readers.get(waiting.pop(), ()):
@@ -176,8 +176,8 @@ class Uses:
                     seen.update(new)
                     waiting += new
                 else:
-                    found.append(use)
-        return found
+                    uses.append(use)
+        return uses
 
     def places(self, name: str) -> set[str]:
         """The places in which a tensor stands."""
@@ -188,13 +188,15 @@ class Uses:
         if use.operator not in ("Add", "Mul") or len(use.node.input) != 2:
             return ""
         maker = self._maker(text(use.node.input[1 - use.position]))
-        made = "" if maker is None else text(maker.op_type)
-        if use.operator == "Mul" and made == "DynamicQuantizeLinear":
+        operator = "" if maker is None else text(maker.op_type)
+        if use.operator == "Mul" and operator == "DynamicQuantizeLinear":
             return "quantisation"  # The product of two scales, by which a product of integers is multiplied.
         if use.operator == "Mul":
-            return "scale" if made in NORMS else ""
-        scaled = made == "Mul" and any(self._is_norm(text(x)) for x in maker.input)
-        return "bias" if scaled or made in NORMS or (made in _LINEAR and self._is_linear(maker)) else ""
+            return "scale" if operator in NORMS else ""
+        scaled = operator == "Mul" and any(self._is_norm(text(x)) for x in maker.input)
+        return (
+            "bias" if scaled or operator in NORMS or (operator in _LINEAR and self._is_linear(maker)) else ""
+        )
 
     def _is_norm(self, name: str) -> bool:
         maker = self._maker(name)

@@ -74,9 +74,9 @@ class Weighing:
 
     def _judged(self, name: str, array: np.ndarray[Any, Any]) -> Verdict:
         for evidence in (self._said, self._quantises, self._impossible, self._made, self._used, self._looks):
-            found = evidence(name, array)
-            if found is not None:
-                return found
+            verdict = evidence(name, array)
+            if verdict is not None:
+                return verdict
         if self.told.is_made_up(name):
             return Verdict(False, "the exporter computed it, and it stands where no weight stands")
         return Verdict(True, "it is stored, and nothing says that it is a constant")
@@ -112,8 +112,8 @@ class Weighing:
         if sources:
             return Verdict(True, f"the exporter made it from {_listed(sources)}", sources)
         weight = not self.uses.places(name).isdisjoint(WEIGHTS)
-        known = recognised(array) is not None or self.uses.is_masking(name)
-        if self.unread and not known and (weight or array.ndim > 1):
+        is_constant = recognised(array) is not None or self.uses.is_masking(name)
+        if self.unread and not is_constant and (weight or array.ndim > 1):
             are = "is" if len(self.unread) == 1 else "are"
             why = f"the exporter computed it, and {_listed(self.unread)} of the module {are} nowhere else"
             return Verdict(True, why, self.unread)
@@ -127,7 +127,7 @@ class Weighing:
         """The module's parameters that a use of a tensor may be one of, as far as the file says."""
         words = _RECURRENT.get(use.position, "") if use.operator in _LAYERS else ""
         end = f"_l{self._layers[id(use.node)]}" if words else ""
-        place, found = use.place() or self.uses.beside(use), []
+        place, sources = use.place() or self.uses.beside(use), []
         for name in self.told.read_by(use.node):
             leaf = name.rpartition(".")[2]
             if words:
@@ -135,8 +135,8 @@ class Weighing:
             else:
                 fits = place == "" or ("bias" in leaf) == (place == "bias")
             if fits:
-                found.append(name)
-        return found
+                sources.append(name)
+        return sources
 
     def _beside(self, use: Use) -> set[str]:
         """The names of the stored operands of a node, besides the one in question."""
@@ -150,17 +150,17 @@ class Weighing:
             return Verdict(False, "the state in which a recurrence begins")
         if self.uses.is_compared(name):
             return Verdict(False, "it is only compared")
-        known = recognised(array)
+        why_constant = recognised(array)
         weight = sorted(places & WEIGHTS)
         if weight == ["bias"] and not array.ndim and self.told.exporter != "pytorch":
             return Verdict(False, "a single number, which an operator must be given")
-        if weight and (known is None or not self.told.is_made_up(name)):
+        if weight and (why_constant is None or not self.told.is_made_up(name)):
             of = self._modules(name, weight)
             where = f" of {_listed(of)}" if of else ""
             leaf = "bias" if weight == ["bias"] else "weight"
             sources = (name,) if not self.told.is_made_up(name) else tuple(f"{one}.{leaf}" for one in of)
             return Verdict(True, f"it stands where weights stand: as {_words(weight)}{where}", sources)
-        return None if known is None else Verdict(False, known)
+        return None if why_constant is None else Verdict(False, why_constant)
 
     def _looks(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         if self.uses.is_masking(name) and self.told.is_made_up(name):
@@ -184,13 +184,13 @@ class Weighing:
 def _numbered(model: onnx.ModelProto) -> dict[int, int]:
     """The numbers of the layers of recurrences, which are nodes of one line of the program."""
     counts: Counter[str] = Counter()
-    found = {}
+    numbers = {}
     for node in model.graph.node:
         if text(node.op_type) in _LAYERS:
             line = "".join(text(e.value) for e in node.metadata_props if e.key == LINE)
-            found[id(node)] = counts[line]
+            numbers[id(node)] = counts[line]
             counts[line] += 1
-    return found
+    return numbers
 
 
 def weighing_of(model: onnx.ModelProto) -> Weighing:

@@ -53,17 +53,17 @@ def is_swish(operands: Sequence[Any]) -> bool:
 # -------------------------------------------------------------------------------- gradients as operations
 
 
-def _kept(g: sg.Output, where: sg.Output) -> Any:
+def _masked(g: sg.Output, where: sg.Output) -> Any:
     return sg.where(where, g, brought(0, g.dtype))
 
 
 def _relu_grad(node: Call, g: sg.Output, x: sg.Output) -> Any:
-    return _kept(g, sg.greater(x, brought(0, x.dtype)))
+    return _masked(g, sg.greater(x, brought(0, x.dtype)))
 
 
 def _relu6_grad(node: Call, g: sg.Output, x: sg.Output) -> Any:
     inside = sg.logical_and(sg.greater(x, brought(0, x.dtype)), sg.less(x, brought(6, x.dtype)))
-    return _kept(g, inside)
+    return _masked(g, inside)
 
 
 def _leaky_relu_grad(node: Call, g: sg.Output, x: sg.Output) -> Any:

@@ -82,15 +82,15 @@ class Call(calling.Call):
 
     def captured(self, function: str) -> list[Any] | None:
         """What a function took from the one around the node; None if it is not known here."""
-        found = []
+        captures = []
         for name, source in self.library.objects.captured.get(function, ()):
             if name == OUTSIDE:
-                found.append(self._translator.outside(source))
+                captures.append(self._translator.outside(source))
             elif name == self._space.body.name and source[0] in self._space.values:
-                found.append(self._space.read(source))
+                captures.append(self._space.read(source))
             else:
                 return None
-        return found
+        return captures
 
     @property
     def operands(self) -> tuple[Any, ...]:
@@ -109,13 +109,13 @@ class Call(calling.Call):
 
     def trying(self) -> AbstractContextManager[None]:
         """A context in which functions may fail: refusals inside are not reported; the caller says why."""
-        found: AbstractContextManager[None] = self._translator.trying()
-        return found
+        attempt: AbstractContextManager[None] = self._translator.trying()
+        return attempt
 
     def inside(self, step: Any = None) -> AbstractContextManager[None]:
         """A context for the body of a branch, or of a loop at this step: there no variable is written."""
-        found: AbstractContextManager[None] = self._translator.inside(step)
-        return found
+        context: AbstractContextManager[None] = self._translator.inside(step)
+        return context
 
     def variable(self, name: str, is_reference: bool) -> Any:
         """The variable of a name."""
@@ -140,5 +140,5 @@ class Call(calling.Call):
 
         Results of other nodes of the function can be *wanted*, by their names and numbers.
         """
-        found: list[Any] = self._translator.call(function, args, f"{self.name}/", self._depth + 1, wanted)
-        return found
+        results: list[Any] = self._translator.call(function, args, f"{self.name}/", self._depth + 1, wanted)
+        return results

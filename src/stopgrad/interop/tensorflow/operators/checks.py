@@ -18,15 +18,15 @@ def _first(node: Call, x: sg.Output, *others: Any) -> Any:
 
 def _with_shape(node: Call, x: sg.Output) -> Any:
     """Checks known sizes now; symbolic ones are not checked."""
-    wanted = node.attribute("shape")
-    if wanted is not None:
-        known = list(x.shape)
-        fits = len(known) == len(wanted) and all(
-            new is None or isinstance(old, sg.Dim) or old == new
-            for old, new in zip(known, wanted, strict=False)
+    declared = node.attribute("shape")
+    if declared is not None:
+        actual = list(x.shape)
+        fits = len(actual) == len(declared) and all(
+            expected is None or isinstance(size, sg.Dim) or size == expected
+            for size, expected in zip(actual, declared, strict=False)
         )
         if not fits:
-            node.fail(f"its operand has the shape {tuple(known)}, not {tuple(wanted)}")
+            node.fail(f"its operand has the shape {tuple(actual)}, not {tuple(declared)}")
     return x
 
 

@@ -26,33 +26,33 @@ class _Results:
         self.node = node
         self.first: list[Any] | None = None
 
-    def tensors(self, found: Sequence[Any]) -> list[Any]:
+    def tensors(self, results: Sequence[Any]) -> list[Any]:
         """The tensors among the results of a branch, with the elements of lists."""
         if self.first is None:
-            self.first = list(found)
-        made = []
-        for one, other in zip(self.first, found, strict=True):
-            if one is other and not isinstance(one, (sg.Output, Known, TensorList)):
+            self.first = list(results)
+        tensors = []
+        for first, result in zip(self.first, results, strict=True):
+            if first is result and not isinstance(first, (sg.Output, Known, TensorList)):
                 continue
-            if isinstance(other, TensorList):
-                made.append(other.rows())
-            elif isinstance(other, (sg.Output, Known)):
-                made.append(self.node.tensor(other))
+            if isinstance(result, TensorList):
+                tensors.append(result.rows())
+            elif isinstance(result, (sg.Output, Known)):
+                tensors.append(self.node.tensor(result))
             else:
                 raise Refused("its branches return different resources")
-        return made
+        return tensors
 
-    def rebuilt(self, made: Sequence[Any]) -> tuple[Any, ...]:
+    def rebuilt(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """The results, from the tensors that the branch that was chosen returned."""
         assert self.first is not None
-        left = iter(made)
-        found: list[Any] = []
-        for one in self.first:
-            if isinstance(one, TensorList):
-                found.append(TensorList(one.length, None, None, next(left)))
+        remaining = iter(tensors)
+        results: list[Any] = []
+        for first in self.first:
+            if isinstance(first, TensorList):
+                results.append(TensorList(first.length, None, None, next(remaining)))
             else:
-                found.append(next(left) if isinstance(one, (sg.Output, Known)) else one)
-        return tuple(found)
+                results.append(next(remaining) if isinstance(first, (sg.Output, Known)) else first)
+        return tuple(results)
 
 
 def _chosen(node: Call, functions: Sequence[Function], args: Sequence[Any], build: Any) -> Any:
@@ -67,9 +67,9 @@ def _chosen(node: Call, functions: Sequence[Function], args: Sequence[Any], buil
         return run
 
     with node.trying():
-        made = build([branch(function) for function in functions])
-    made = made if isinstance(made, (list, tuple)) else [made]
-    return results.rebuilt(made)
+        chosen = build([branch(function) for function in functions])
+    chosen = chosen if isinstance(chosen, (list, tuple)) else [chosen]
+    return results.rebuilt(chosen)
 
 
 def _truth(node: Call, x: sg.Output) -> Any:

@@ -9,9 +9,9 @@ from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, kn
 from stopgrad.interop.tensorflow.operators.spatial import Spatial
 
 
-def _convolved(found: Spatial, x: sg.Output, filters: sg.Output, groups: int | None = None) -> Any:
-    y = sg.conv(found.last(x), filters, found.strides, found.padding, found.dilations, groups)
-    return found.own(y)
+def _convolved(geometry: Spatial, x: sg.Output, filters: sg.Output, groups: int | None = None) -> Any:
+    y = sg.conv(geometry.last(x), filters, geometry.strides, geometry.padding, geometry.dilations, groups)
+    return geometry.own(y)
 
 
 def convolution(node: Call, x: sg.Output, filters: sg.Output) -> Any:
@@ -20,37 +20,43 @@ def convolution(node: Call, x: sg.Output, filters: sg.Output) -> Any:
 
 
 def _backprop_input(
-    found: Spatial, sizes: Any, filters: sg.Output, g: sg.Output, groups: int | None = None
+    geometry: Spatial, sizes: Any, filters: sg.Output, g: sg.Output, groups: int | None = None
 ) -> Any:
     """The gradient of a convolution with respect to its input: a transposed convolution."""
-    return found.own(
+    return geometry.own(
         sg.conv2d_backprop_input(
-            found.sizes_last(sizes),
+            geometry.sizes_last(sizes),
             filters,
-            found.last(g),
-            found.strides,
-            found.padding,
-            found.dilations,
+            geometry.last(g),
+            geometry.strides,
+            geometry.padding,
+            geometry.dilations,
             groups,
         )
     )
 
 
 def _backprop_filter(
-    found: Spatial, x: sg.Output, sizes: Any, g: sg.Output, groups: int | None = None
+    geometry: Spatial, x: sg.Output, sizes: Any, g: sg.Output, groups: int | None = None
 ) -> Any:
     return sg.conv2d_backprop_filter(
-        found.last(x), sizes, found.last(g), found.strides, found.padding, found.dilations, groups
+        geometry.last(x),
+        sizes,
+        geometry.last(g),
+        geometry.strides,
+        geometry.padding,
+        geometry.dilations,
+        groups,
     )
 
 
 @knows(0)
 def _conv_backprop_input(node: Call, sizes: sg.Output | Known, filters: sg.Output, g: sg.Output) -> Any:
-    found, shape = Spatial(node, filters.ndim - 2), list(node.sizes(sizes))
-    if len(shape) == found.rank:  # The spatial sizes alone.
+    geometry, shape = Spatial(node, filters.ndim - 2), list(node.sizes(sizes))
+    if len(shape) == geometry.rank:  # The spatial sizes alone.
         channels = filters.shape[-2]
-        shape = [g.shape[0], channels, *shape] if found.first else [g.shape[0], *shape, channels]
-    return _backprop_input(found, shape, filters, g)
+        shape = [g.shape[0], channels, *shape] if geometry.first else [g.shape[0], *shape, channels]
+    return _backprop_input(geometry, shape, filters, g)
 
 
 @knows(1)

@@ -85,8 +85,8 @@ def _key_at(key: sg.Output, counter: sg.Output) -> Any:
     """A key from TensorFlow's own form: a number of 64 bits, and how far its generator has come."""
     number = sg.reshape(key, [])
     high = sg.right_shift(number, brought(32, number.dtype))
-    made = sg.random_fold_in(sg.random_fold_in(sg.random_key(0), _low(number)), _low(high))
-    return sg.random_fold_in(made, _low(counter[0]))
+    folded = sg.random_fold_in(sg.random_fold_in(sg.random_key(0), _low(number)), _low(high))
+    return sg.random_fold_in(folded, _low(counter[0]))
 
 
 def _stateless(draw: Drawn) -> Rule:

@@ -91,10 +91,10 @@ def _polygamma(node: Call, order: sg.Output, x: sg.Output) -> Any:
 
 def wanted_dtype(node: Call, name: str, default: DType | None = None) -> DType:
     """The element type that an attribute names, after a check that we have it."""
-    found = node.attribute(name, default)
-    if not isinstance(found, DType):
+    dtype = node.attribute(name, default)
+    if not isinstance(dtype, DType):
         node.fail(f"there is no element type here for its attribute {name}")
-    return found
+    return dtype
 
 
 def _cast(node: Call, x: sg.Output) -> Any:

@@ -35,8 +35,8 @@ def _shapes(node: Call, *xs: sg.Output) -> Any:
 
 
 def _size(node: Call, x: sg.Output) -> Any:
-    found = sizes_known([product(x.shape)], wanted_dtype(node, "out_type", sg.int32))
-    return Known(found.array.reshape(()), found.dtype)
+    count = sizes_known([product(x.shape)], wanted_dtype(node, "out_type", sg.int32))
+    return Known(count.array.reshape(()), count.dtype)
 
 
 def _rank(node: Call, x: sg.Output) -> Any:
@@ -59,29 +59,29 @@ def _broadcast_gradient_axes(node: Call, x: sg.Output | Known, y: sg.Output | Kn
     shapes = [node.sizes(x), node.sizes(y)]
     ndim = max(map(len, shapes))
     left, right = ([1] * (ndim - len(shape)) + list(shape) for shape in shapes)
-    found: tuple[list[int], list[int]] = ([], [])
+    summed: tuple[list[int], list[int]] = ([], [])
     if shapes[0] == shapes[1]:
         left = right = []
     for i, (a, b) in enumerate(zip(left, right, strict=True)):
         ones = [not isinstance(n, sg.Dim) and n == 1 for n in (a, b)]
-        for axes, one, other in zip(found, ones, reversed(ones), strict=True):
-            if one and (not other or ones[0] == ones[1]):
+        for axes, is_one, other_is_one in zip(summed, ones, reversed(ones), strict=True):
+            if is_one and (not other_is_one or ones[0] == ones[1]):
                 axes.append(i)
-    return tuple([Known(np.asarray(axes, dtype.numpy), dtype) for axes in found])
+    return tuple([Known(np.asarray(axes, dtype.numpy), dtype) for axes in summed])
 
 
 def _concat_offsets(node: Call, axis: sg.Output | Known, *shapes: Any) -> Any:
     """Where each of several tensors begins in their concatenation."""
     along = int(node.known(axis))
     start: Any = 0
-    found = []
+    offsets = []
     for shape in shapes:
         sizes = node.sizes(shape)
         place: list[Any] = [0] * len(sizes)
         place[along] = start
         start = start + sizes[along]
-        found.append(sizes_known(place, sg.int32))
-    return tuple(found)
+        offsets.append(sizes_known(place, sg.int32))
+    return tuple(offsets)
 
 
 # --------------------------------------------------------------------------------------------- constants

@@ -6,6 +6,7 @@ computed in float32, as TensorFlow does, so that they round alike.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,11 +15,9 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.interop.shared.conversions import Refused, bounded, brought, pulled, static
 from stopgrad.interop.shared.convolutions import to_columns
-from stopgrad.interop.shared.sampling import Sampling, between, cubic_weights, weighted
+from stopgrad.interop.shared.sampling import Sampling, Weights, between, cubic_weights, weighted
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
-
-Weights = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
-"""Which old pixels make up each new one, and their weights: both [new, old ones]."""
+from stopgrad.ops.neural.resize import Kernel, cubic, gaussian, lanczos, triangle
 
 _STEPS = 1024
 """TensorFlow rounds positions for cubic interpolation to so many parts of a pixel."""
@@ -111,9 +110,7 @@ def _resized(node: Call, x: sg.Output, size: Any, find: Callable[[Axis], Weights
         if isinstance(old, sg.Dim) or isinstance(new, sg.Dim):
             x = _repeated(node, x, place, new, find)
             continue
-        numbers, weights = find(Axis(node, int(old), int(new)))
-        one = weights.shape[1] == 1
-        x = sg.take(x, numbers[:, 0], place) if one else weighted(x, place, numbers, weights)
+        x = weighted(x, place, *find(Axis(node, int(old), int(new))))
     return x
 
 
@@ -141,17 +138,17 @@ def _resizing(find: Callable[[Axis], Weights], keeps_dtype: bool = False) -> Rul
 class Scaling:
     """How an axis is scaled and moved, by a kernel that may be widened so that every pixel counts."""
 
-    kernel: str
-    radius: int | float
+    kernel: Kernel
+    radius: float
     step: np.float32
     move: np.float32
     wide: np.float32
 
     def __init__(self, node: Call, scale: float, move: float) -> None:
-        self.kernel = str(node.attribute("kernel_type", "lanczos3"))
-        if self.kernel not in _RADII:
-            node.fail(f"its kernel_type is {self.kernel!r}, which is unknown")
-        self.radius = _RADII[self.kernel]
+        kernel = str(node.attribute("kernel_type", "lanczos3"))
+        if kernel not in _KERNELS:
+            node.fail(f"its kernel_type is {kernel!r}, which is unknown")
+        self.radius, self.kernel = _KERNELS[kernel]
         if not scale > 0:
             node.fail("it scales by a number above 0")
         self.step, self.move = np.float32(1.0) / np.float32(scale), np.float32(move)
@@ -167,32 +164,22 @@ class Scaling:
         bounded(most * new, "so small a scale")
         numbers = first[:, None] + np.arange(most)
         away = np.abs((numbers + 0.5 - centres[:, None]) / self.wide)
-        found = np.where(numbers <= last[:, None], _kernel(self.kernel, away), 0.0)
+        found = np.where(numbers <= last[:, None], self.kernel(away), 0.0)
         total = found.sum(axis=1, keepdims=True)
         found = np.divide(found, total, out=np.zeros_like(found), where=total != 0)
         found[(centres < 0) | (centres > old)] = 0.0
         return np.clip(numbers.astype(np.int64), 0, old - 1), found
 
 
-_RADII = {"lanczos1": 1, "lanczos3": 3, "lanczos5": 5, "gaussian": 1.5, "box": 1, "triangle": 1}
-_RADII |= {"keyscubic": 2, "mitchellcubic": 2}
-
-
-def _kernel(name: str, x: np.ndarray[Any, Any]) -> Any:
-    """A kernel at distances from its middle."""
-    if name.startswith("lanczos"):
-        radius = _RADII[name]
-        return np.where(x < radius, np.sinc(x) * np.sinc(x / radius), 0.0)
-    if name == "gaussian":
-        return np.where(x < 1.5, np.exp(-(x**2) / (2.0 * 0.5**2)), 0.0)
-    if name == "box":
-        return np.where(x < 0.5, 1.0, np.where(x == 0.5, 0.5, 0.0))
-    if name == "triangle":
-        return np.maximum(1.0 - x, 0.0)
-    b, c = (0.0, 0.5) if name == "keyscubic" else (1 / 3, 1 / 3)
-    near = (12 - 9 * b - 6 * c) * x**3 + (-18 + 12 * b + 6 * c) * x**2 + (6 - 2 * b)
-    far = (-b - 6 * c) * x**3 + (6 * b + 30 * c) * x**2 + (-12 * b - 48 * c) * x + (8 * b + 24 * c)
-    return np.where(x < 1, near, np.where(x < 2, far, 0.0)) / 6
+_KERNELS: dict[str, tuple[float, Kernel]] = {
+    **{f"lanczos{radius}": (radius, functools.partial(lanczos, radius=radius)) for radius in (1, 3, 5)},
+    "gaussian": (1.5, gaussian),
+    "box": (1, lambda x: np.where(x < 0.5, 1.0, np.where(x == 0.5, 0.5, 0.0))),
+    "triangle": (1, triangle),
+    "keyscubic": (2, functools.partial(cubic, b=0.0, c=0.5)),
+    "mitchellcubic": (2, functools.partial(cubic, b=1 / 3, c=1 / 3)),
+}
+"""How far kernels reach, and their values at distances from their middle."""
 
 
 def _scaled(node: Call, x: sg.Output, sizes: Sequence[Any], scale: Any, move: Any) -> Any:
@@ -217,16 +204,13 @@ def _scale_and_translate_grad(node: Call, g: sg.Output, image: sg.Output, scale:
     return back
 
 
-def _linear_grad(node: Call, g: sg.Output, image: sg.Output) -> Any:
-    start = sg.zeros(list(image.shape), g.dtype)
-    (back,) = pulled(lambda x: _resized(node, x, g.shape[1:3], _linear), [start], [g])
-    return brought(back, image.dtype)
+def _resizing_grad(find: Callable[[Axis], Weights]) -> Rule:
+    def rule(node: Call, g: sg.Output, image: sg.Output) -> Any:
+        start = sg.zeros(list(image.shape), g.dtype)
+        (back,) = pulled(lambda x: _resized(node, x, g.shape[1:3], find), [start], [g])
+        return brought(back, image.dtype)
 
-
-def _cubic_grad(node: Call, g: sg.Output, image: sg.Output) -> Any:
-    start = sg.zeros(list(image.shape), g.dtype)
-    (back,) = pulled(lambda x: _resized(node, x, g.shape[1:3], _cubic), [start], [g])
-    return brought(back, image.dtype)
+    return rule
 
 
 @knows(1)
@@ -290,8 +274,8 @@ IMAGES: Table = {
     "ResizeNearestNeighbor": _resizing(_nearest, keeps_dtype=True),
     "ResizeBicubic": _resizing(_cubic),
     "ResizeArea": _resizing(_area),
-    "ResizeBilinearGrad": _linear_grad,
-    "ResizeBicubicGrad": _cubic_grad,
+    "ResizeBilinearGrad": _resizing_grad(_linear),
+    "ResizeBicubicGrad": _resizing_grad(_cubic),
     "ResizeNearestNeighborGrad": _nearest_grad,
     "ScaleAndTranslate": _scale_and_translate,
     "ScaleAndTranslateGrad": _scale_and_translate_grad,

@@ -51,8 +51,8 @@ def _stitched(node: Call, *operands: Any) -> Any:
     shapes = [node.known(x).shape for x in operands[:half]]
     rows = [node.tensor(x) for x in operands[half:]]
     rows = [
-        sg.reshape(x, [one.size, *x.shape[len(shape) :]])
-        for x, one, shape in zip(rows, places, shapes, strict=True)
+        sg.reshape(x, [indices.size, *x.shape[len(shape) :]])
+        for x, indices, shape in zip(rows, places, shapes, strict=True)
     ]
     where = np.concatenate(places)
     count = int(where.max()) + 1 if where.size else 0
@@ -81,22 +81,22 @@ def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, on: sg.Ou
 @knows(0)
 def _where(node: Call, x: sg.Output | Known) -> Any:
     """The places of what is not 0, as many as there are: known values alone have a known number of them."""
-    found = node.known(x)
-    return Known(np.argwhere(found).astype(np.int64))
+    values = node.known(x)
+    return Known(np.argwhere(values).astype(np.int64))
 
 
 @knows(0, 1)
 def _unique(node: Call, x: sg.Output | Known, axis: sg.Output | Known | None = None) -> Any:
     """The different values of known ones, in the order in which they appear first."""
-    found, dtype = node.known(x), wanted_dtype(node, "out_idx", sg.int32)
+    values, dtype = node.known(x), wanted_dtype(node, "out_idx", sg.int32)
     axes = [] if axis is None else node.known(axis).reshape(-1).tolist()
-    place = checked_axis(node, int(axes[0]), found.ndim) if axes else None
+    place = checked_axis(node, int(axes[0]), values.ndim) if axes else None
     _, first, inverse, counts = np.unique(
-        found, return_index=True, return_inverse=True, return_counts=True, axis=place
+        values, return_index=True, return_inverse=True, return_counts=True, axis=place
     )
     order = np.argsort(first)
-    values = np.take(found, first[order], place)
-    results = [Known(values), Known(np.argsort(order)[inverse.reshape(-1)].astype(dtype.numpy))]
+    unique = np.take(values, first[order], place)
+    results = [Known(unique), Known(np.argsort(order)[inverse.reshape(-1)].astype(dtype.numpy))]
     if node.op_type.startswith("UniqueWithCounts"):
         results.append(Known(counts[order].astype(dtype.numpy)))
     return tuple(results)
@@ -106,8 +106,8 @@ def _unique(node: Call, x: sg.Output | Known, axis: sg.Output | Known | None = N
 def _difference(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Any:
     """The known values that are not among others, and where they stand."""
     values = node.known(x)
-    kept = np.flatnonzero(~np.isin(values, node.known(y)))
-    return Known(values[kept]), Known(kept.astype(wanted_dtype(node, "out_idx", sg.int32).numpy))
+    positions = np.flatnonzero(~np.isin(values, node.known(y)))
+    return Known(values[positions]), Known(positions.astype(wanted_dtype(node, "out_idx", sg.int32).numpy))
 
 
 def _searched(side: str) -> Rule:

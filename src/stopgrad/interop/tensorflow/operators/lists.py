@@ -94,9 +94,9 @@ class TensorList:
 
     def with_item(self, index: sg.Output, item: sg.Output, grows: bool = False) -> TensorList:
         """The list with another element at a place."""
-        made = TensorList(self.length, item.shape, item.dtype)
-        made.base, made.index, made.item, made.grows = self, index, item, grows
-        return made
+        changed = TensorList(self.length, item.shape, item.dtype)
+        changed.base, changed.index, changed.item, changed.grows = self, index, item, grows
+        return changed
 
     def resized(self, length: Any) -> TensorList:
         """The list with so many elements, of which new ones are zero."""
@@ -128,17 +128,17 @@ def _shape(node: Call, x: Any) -> tuple[Any, ...] | None:
     """The shape of elements that an operand holds; None if it is unknown."""
     if not node.is_known(x):
         return None
-    known = node.raw(x)
+    value = node.raw(x)
     sizes = node.sizes(x)
-    if isinstance(known, Known) and known.ndim == 0:
+    if isinstance(value, Known) and value.ndim == 0:
         return None
     return tuple([None if not isinstance(size, sg.Dim) and size < 0 else size for size in sizes])
 
 
 def _merged(a: Sequence[Any] | None, b: Sequence[Any] | None) -> tuple[Any, ...] | None:
     if a is None or b is None or len(a) != len(b):
-        found = a if b is None else b
-        return None if found is None else tuple(found)
+        shape = a if b is None else b
+        return None if shape is None else tuple(shape)
     return tuple([y if x is None else x for x, y in zip(a, b, strict=True)])
 
 
@@ -172,20 +172,20 @@ def _from_tensor(node: Call, x: sg.Output, shape: Any) -> Any:
 
 @knows(0, 1)
 def _set(node: Call, x: object, index: Any, item: sg.Output) -> Any:
-    held = _listed(node, x)
+    items = _listed(node, x)
     place = int(index.array.reshape(-1)[0]) if isinstance(index, Known) and not index.is_symbolic else None
-    if place is not None and not isinstance(held.length, sg.Dim) and not 0 <= place < held.length:
+    if place is not None and not isinstance(items.length, sg.Dim) and not 0 <= place < items.length:
         if place < 0 or place >= LONGEST or not node.attribute("resize_if_index_out_of_bounds", False):
-            node.fail(f"it sets element {place} of a list of {held.length}")
-        held = held.resized(place + 1)
+            node.fail(f"it sets element {place} of a list of {items.length}")
+        items = items.resized(place + 1)
     grows = place is None and bool(node.attribute("resize_if_index_out_of_bounds", False))
-    return held.with_item(node.tensor(index), item, grows)
+    return items.with_item(node.tensor(index), item, grows)
 
 
 @knows(0, 2)
 def _get(node: Call, x: object, index: sg.Output, shape: Any = None) -> Any:
-    held = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
-    return held.item_at(index)
+    items = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
+    return items.item_at(index)
 
 
 @knows(0, 1)
@@ -195,14 +195,14 @@ def _stacked(node: Call, x: object, shape: Any = None) -> Any:
 
 @knows(0, 2)
 def _gathered(node: Call, x: object, indices: sg.Output, shape: Any = None) -> Any:
-    held = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
-    return sg.gather(held.filled(), indices, axis=0)
+    items = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
+    return sg.gather(items.filled(), indices, axis=0)
 
 
 @knows(1, 2, 3)
 def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = None) -> Any:
-    wanted = -1 if count is None else node.sizes(count)[0]
-    length = wanted if isinstance(wanted, sg.Dim) or wanted >= 0 else None
+    size = -1 if count is None else node.sizes(count)[0]
+    length = size if isinstance(size, sg.Dim) or size >= 0 else None
     if length is None:
         length = int(node.known(indices).max(initial=-1)) + 1
     rows: Any = sg.zeros([length, *x.shape[1:]], x.dtype)
@@ -215,9 +215,9 @@ def _written(rows: sg.Output, indices: sg.Output, x: sg.Output) -> Any:
 
 @knows(0)
 def _scattered_into(node: Call, x: object, values: sg.Output, indices: sg.Output) -> Any:
-    held = _settled(node, _listed(node, x), tuple(values.shape[1:]))
-    held = held if held.dtype is not None else TensorList(held.length, held.shape, values.dtype)
-    return held.alike(_written(held.filled(), indices, values))
+    items = _settled(node, _listed(node, x), tuple(values.shape[1:]))
+    items = items if items.dtype is not None else TensorList(items.length, items.shape, values.dtype)
+    return items.alike(_written(items.filled(), indices, values))
 
 
 @knows(0)
@@ -230,30 +230,30 @@ def _length(node: Call, x: object) -> Any:
 
 @knows(0)
 def _element_shape(node: Call, x: object) -> Any:
-    held = _listed(node, x)
-    if not held.is_settled:
+    items = _listed(node, x)
+    if not items.is_settled:
         node.fail("nothing tells the shape of the elements of its list")
-    assert held.shape is not None
-    return sizes_known(list(held.shape), node.attribute("shape_type") or sg.int32)
+    assert items.shape is not None
+    return sizes_known(list(items.shape), node.attribute("shape_type") or sg.int32)
 
 
 @knows(0)
 def _pushed(node: Call, x: object, item: sg.Output) -> Any:
-    held = _listed(node, x)
-    if isinstance(held.length, sg.Dim) or held.length >= LONGEST:
+    items = _listed(node, x)
+    if isinstance(items.length, sg.Dim) or items.length >= LONGEST:
         node.fail(f"its list has more than {LONGEST} elements, or an unknown number")
     row = sg.expand_dims(item, 0)
-    rows = row if held.length == 0 else sg.concat([held.filled(), row], 0)
-    return TensorList(held.length + 1, None, None, rows)
+    rows = row if items.length == 0 else sg.concat([items.filled(), row], 0)
+    return TensorList(items.length + 1, None, None, rows)
 
 
 @knows(0, 1)
 def _popped(node: Call, x: object, shape: Any) -> Any:
-    held = _settled(node, _listed(node, x), _shape(node, shape))
-    if isinstance(held.length, sg.Dim) or held.length < 1:
+    items = _settled(node, _listed(node, x), _shape(node, shape))
+    if isinstance(items.length, sg.Dim) or items.length < 1:
         node.fail("its list is empty, or its length is no number")
-    rows = held.filled()
-    return TensorList(held.length - 1, None, None, rows[:-1]), rows[-1]
+    rows = items.filled()
+    return TensorList(items.length - 1, None, None, rows[:-1]), rows[-1]
 
 
 @knows(0, 1)
@@ -268,8 +268,8 @@ def _joined(node: Call, x: object, shape: Any = None, lengths: Any = None) -> An
     if rows.ndim < 2:
         node.fail("the elements of its list are scalars, and cannot be joined")
     count, size, *rest = rows.shape
-    each = sizes_known([size], sg.int64)
-    return sg.reshape(rows, [count * size, *rest]), sg.broadcast_to(node.tensor(each), [count])
+    length = sizes_known([size], sg.int64)
+    return sg.reshape(rows, [count * size, *rest]), sg.broadcast_to(node.tensor(length), [count])
 
 
 # ------------------------------------------------------------------------------------- TensorFlow 1's arrays
@@ -297,10 +297,10 @@ def _array_read(node: Call, handle: object, index: Any, flow: Any) -> Any:
 
 @knows_all
 def _array_gathered(node: Call, handle: object, indices: Any, flow: Any) -> Any:
-    held = _listed(node, flow)
-    if _are_all(node, indices, held.length):
-        return held.filled()
-    return sg.gather(held.filled(), node.tensor(indices), axis=0)
+    items = _listed(node, flow)
+    if _are_all(node, indices, items.length):
+        return items.filled()
+    return sg.gather(items.filled(), node.tensor(indices), axis=0)
 
 
 def _are_all(node: Call, indices: Any, length: Any) -> bool:
@@ -312,11 +312,11 @@ def _are_all(node: Call, indices: Any, length: Any) -> bool:
 
 @knows_all
 def _array_scattered(node: Call, handle: object, indices: Any, value: Any, flow: Any) -> Any:
-    held, rows = _listed(node, flow), node.tensor(value)
-    if _are_all(node, indices, held.length):
-        return held.alike(rows)
-    start = held if not held.is_empty else TensorList(held.length, rows.shape[1:], rows.dtype)
-    return held.alike(_written(start.filled(), node.tensor(indices), rows))
+    items, rows = _listed(node, flow), node.tensor(value)
+    if _are_all(node, indices, items.length):
+        return items.alike(rows)
+    start = items if not items.is_empty else TensorList(items.length, rows.shape[1:], rows.dtype)
+    return items.alike(_written(start.filled(), node.tensor(indices), rows))
 
 
 @knows_all

@@ -48,8 +48,10 @@ class Loop:
         self.fixed = unchanged(inner)
         if len(inner.outputs) != len(states):
             node.fail(f"its body returns {len(inner.outputs)} states, not {len(states)}")
-        held = node.library.body(condition.name)
-        self.trips: Trips = trips_of(held, inner, self.states, self._value_in_condition, node.library)
+        condition_body = node.library.body(condition.name)
+        self.trips: Trips = trips_of(
+            condition_body, inner, self.states, self._value_in_condition, node.library
+        )
         self.rows: set[int] = set()
         self._lists: dict[int, TensorList] = {}
         self._draws = False
@@ -86,8 +88,8 @@ class Loop:
     @property
     def _carried(self) -> list[int]:
         """The positions of the states that are carried from step to step."""
-        left = self.fixed | self.rows | (set(self.trips.counters) if self.trips.exact else set())
-        return [k for k in range(len(self.states)) if k not in left]
+        not_carried = self.fixed | self.rows | (set(self.trips.counters) if self.trips.exact else set())
+        return [k for k in range(len(self.states)) if k not in not_carried]
 
     def _first(self) -> list[Any]:
         """The first values of the states that are carried, as tensors."""
@@ -103,16 +105,16 @@ class Loop:
 
     def _arguments(self, carry: Sequence[Any], step: Any) -> list[Any]:
         """What the functions are given: the carry, and the rest as it is."""
-        found = list(self.states)
+        arguments = list(self.states)
         for k, x in zip(self._carried, carry, strict=True):
-            found[k] = TensorList(self.states[k].length, None, None, x) if k in self._lists else x
+            arguments[k] = TensorList(self.states[k].length, None, None, x) if k in self._lists else x
         for k in self.rows:
-            found[k] = TensorList(self.trips.count, self._lists[k].shape, self._lists[k].dtype)
+            arguments[k] = TensorList(self.trips.count, self._lists[k].shape, self._lists[k].dtype)
         if self.trips.exact:
             for k, counter in self.trips.counters.items():
                 if k not in self.fixed:
-                    found[k] = self._counted(counter, step, self.states[k].dtype)
-        return found
+                    arguments[k] = self._counted(counter, step, self.states[k].dtype)
+        return arguments
 
     def _counted(self, counter: Any, step: Any, dtype: Any) -> Any:
         i = sg.cast(step, dtype)
@@ -128,15 +130,17 @@ class Loop:
 
     def _next(self, carry: Sequence[Any], step: Any) -> tuple[list[Any], list[Any]]:
         """One step: the next carry, and the rows that it sets."""
-        _, found = self._run(carry, step)
-        carried = [found[k].rows() if k in self._lists else self.node.tensor(found[k]) for k in self._carried]
-        return carried, [found[k].item for k in sorted(self.rows)]
+        _, returned = self._run(carry, step)
+        carried = [
+            returned[k].rows() if k in self._lists else self.node.tensor(returned[k]) for k in self._carried
+        ]
+        return carried, [returned[k].item for k in sorted(self.rows)]
 
     def _holds(self, carry: Sequence[Any], step: Any) -> Any:
         """Whether there is a step for this carry."""
         with self.node.inside():
-            (found,) = self.node.call_known(self.condition, self._arguments(carry, step))
-        return sg.reshape(self.node.tensor(found), [])
+            (truth,) = self.node.call_known(self.condition, self._arguments(carry, step))
+        return sg.reshape(self.node.tensor(truth), [])
 
     def _settle(self) -> None:
         """Find out, by a step that is forgotten, what the lists hold, and whether the body draws."""
@@ -144,36 +148,36 @@ class Loop:
         self.rows = {k for k, x in lists.items() if x.is_empty or self.trips.exact}
         self._lists = dict(lists)
         types = [x.type for x in self._first()]
-        seen: list[Any] = []
+        trial_values: list[Any] = []
 
         def trial(step: sg.Output, *carry: sg.Output) -> list[Any]:
-            seen.extend([step, *self._run(carry, step)])
+            trial_values.extend([step, *self._run(carry, step)])
             return []
 
         before = self.node.key_count()
         trace_function(trial, [tensor_type(sg.int32, ()), *types], tuple, "a loop", default_graph())
         self._draws = self.node.key_count() != before
-        _, args, found = seen
+        _, args, returned = trial_values
         for k in sorted(self.rows):
-            self._settle_list(k, args, found[k])
+            self._settle_list(k, args, returned[k])
 
-    def _settle_list(self, k: int, args: Sequence[Any], found: Any) -> None:
+    def _settle_list(self, k: int, args: Sequence[Any], returned: Any) -> None:
         """Decide whether a list becomes rows of a scan; if not, what its elements are."""
-        if not isinstance(found, TensorList):
+        if not isinstance(returned, TensorList):
             raise Refused(f"its state {k} is a list only in the beginning")
-        counter = next((i for i, x in enumerate(args) if x is found.index and x is not None), None)
+        counter = next((i for i, x in enumerate(args) if x is returned.index and x is not None), None)
         count = self.trips.counters.get(counter) if counter is not None else None
-        direct = found.base is args[k] and not args[k].was_read and count is not None
-        grows = found.grows and self.states[k].is_empty
-        whole = self.trips.exact and (grows or _same(found.length, self.trips.count))
+        direct = returned.base is args[k] and not args[k].was_read and count is not None
+        grows = returned.grows and self.states[k].is_empty
+        whole = self.trips.exact and (grows or _same(returned.length, self.trips.count))
         if direct and whole and count is not None and (count.start, count.step) == (0, 1):
-            self._lists[k] = found
+            self._lists[k] = returned
             return
         self.rows.discard(k)
         if self.states[k].is_empty:
-            if not found.is_settled or _depends(found.shape):
+            if not returned.is_settled or _depends(returned.shape):
                 raise Refused(f"nothing tells the shape of the elements of the list that is its state {k}")
-            self._lists[k] = TensorList(self.states[k].length, found.shape, found.dtype)
+            self._lists[k] = TensorList(self.states[k].length, returned.shape, returned.dtype)
 
     # --------------------------------------------------------------------------------------------- scans
 
@@ -194,8 +198,8 @@ class Loop:
         def step(carry: Sequence[sg.Output], i: sg.Output) -> Any:
             going = sg.logical_and(carry[0], self._holds(carry[1:], i))
             states = list(carry[1:])
-            made = sg.cond(going, lambda: self._next(states, i)[0], lambda: states)
-            return [going, *made], []
+            following = sg.cond(going, lambda: self._next(states, i)[0], lambda: states)
+            return [going, *following], []
 
         carry, _ = sg.scan(step, [true, *self._first()], self._steps())
         return self._results(list(carry)[1:], [])
@@ -211,23 +215,23 @@ class Loop:
 
         def step(*carry: sg.Output) -> Any:
             i = carry[0] if counted else zero
-            made, _ = self._next(carry[len(counted) :], i)
-            return [*([sg.add(i, np.int32(1))] if counted else []), *made]
+            following, _ = self._next(carry[len(counted) :], i)
+            return [*([sg.add(i, np.int32(1))] if counted else []), *following]
 
-        made = sg.while_loop(going, step, [*counted, *self._first()], maximum_iterations=self.trips.count)
-        return self._results(list(made)[len(counted) :], [])
+        last = sg.while_loop(going, step, [*counted, *self._first()], maximum_iterations=self.trips.count)
+        return self._results(list(last)[len(counted) :], [])
 
     def _results(self, carry: Sequence[Any], rows: Sequence[Any]) -> tuple[Any, ...]:
-        found = list(self.states)
+        states = list(self.states)
         for k, x in zip(self._carried, carry, strict=True):
-            found[k] = TensorList(self.states[k].length, None, None, x) if k in self._lists else x
+            states[k] = TensorList(self.states[k].length, None, None, x) if k in self._lists else x
         for k, x in zip(sorted(self.rows), rows, strict=True):
-            found[k] = TensorList(self.trips.count, None, None, x)
+            states[k] = TensorList(self.trips.count, None, None, x)
         if self.trips.exact:
             for k, counter in self.trips.counters.items():
                 if k not in self.fixed:
-                    found[k] = _known(counter.after(self.trips.count), self.states[k].dtype)
-        return tuple(found)
+                    states[k] = _known(counter.after(self.trips.count), self.states[k].dtype)
+        return tuple(states)
 
     # ------------------------------------------------------------------------------------------ unrolled
 

@@ -25,26 +25,26 @@ def checked_axis(node: Call, axis: int, ndim: int) -> int:
 
 def axis_in(node: Call, axis: sg.Output | Known, ndim: int) -> int:
     """The one axis that an operand holds, counted from the front."""
-    found = node.known(axis)
-    if found.size != 1:
-        node.fail(f"it takes one axis, not {found.size}")
-    return checked_axis(node, int(found.reshape(-1)[0]), ndim)
+    axes = node.known(axis)
+    if axes.size != 1:
+        node.fail(f"it takes one axis, not {axes.size}")
+    return checked_axis(node, int(axes.reshape(-1)[0]), ndim)
 
 
 def axes_in(node: Call, axes: sg.Output | Known, ndim: int) -> tuple[int, ...]:
     """The axes that an operand holds, counted from the front, each once."""
-    found = [checked_axis(node, int(axis), ndim) for axis in node.known(axes).reshape(-1).tolist()]
-    if len(set(found)) < len(found):
+    checked = [checked_axis(node, int(axis), ndim) for axis in node.known(axes).reshape(-1).tolist()]
+    if len(set(checked)) < len(checked):
         node.fail("an axis stands twice among its axes")
-    return tuple(sorted(found))
+    return tuple(sorted(checked))
 
 
 def pairs_in(node: Call, pairs: sg.Output | Known, count: int) -> list[tuple[Any, Any]]:
     """The pairs of sizes that an operand holds, one for each of *count* axes."""
-    found = node.sizes(pairs)
-    if len(found) != 2 * count:
-        node.fail(f"it has {len(found)} sizes for {count} axes, each of which takes two")
-    return list(zip(found[::2], found[1::2], strict=True))
+    sizes = node.sizes(pairs)
+    if len(sizes) != 2 * count:
+        node.fail(f"it has {len(sizes)} sizes for {count} axes, each of which takes two")
+    return list(zip(sizes[::2], sizes[1::2], strict=True))
 
 
 # ------------------------------------------------------------------------------------------------- shapes
@@ -77,8 +77,8 @@ def _expanded(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
 @knows(1)
 def _transposed(node: Call, x: sg.Output, perm: sg.Output | Known) -> Any:
     axes = _order(node, perm, x.ndim)
-    found = sg.transpose(x, axes) if x.ndim else x
-    return sg.conj(found) if node.op_type == "ConjugateTranspose" else found
+    transposed = sg.transpose(x, axes) if x.ndim else x
+    return sg.conj(transposed) if node.op_type == "ConjugateTranspose" else transposed
 
 
 def _order(node: Call, perm: sg.Output | Known, ndim: int) -> list[int]:
@@ -157,8 +157,8 @@ def _strided_slice(node: Call, x: sg.Output, begin: Any, end: Any, strides: Any)
 def _strided_slice_grad(node: Call, shape: Any, begin: Any, end: Any, strides: Any, g: sg.Output) -> Any:
     slicing = _slicing(node, begin, end, strides)
     start = sg.zeros(list(node.sizes(shape)), g.dtype)
-    (found,) = pulled(lambda x: sg.strided_slice(x, **slicing), [start], [g])
-    return found
+    (gradient,) = pulled(lambda x: sg.strided_slice(x, **slicing), [start], [g])
+    return gradient
 
 
 def _slicing(node: Call, begin: Any, end: Any, strides: Any) -> dict[str, Any]:
@@ -178,11 +178,11 @@ def _bound(node: Call, bound: sg.Output | Known, count: int, unread: int, single
     """
     if node.is_known(bound) or not all((unread | single) >> i & 1 for i in range(count)):
         return list(node.sizes(bound))
-    found: list[Any] = [0] * count
+    bounds: list[Any] = [0] * count
     for i in range(count):
         if not unread >> i & 1:
-            found[i] = sg.reshape(part(node.tensor(bound), 0, i, i + 1), [])
-    return found
+            bounds[i] = sg.reshape(part(node.tensor(bound), 0, i, i + 1), [])
+    return bounds
 
 
 @knows(1, 2)
@@ -217,10 +217,10 @@ def _mirrored(node: Call, x: sg.Output, pairs: sg.Output | Known) -> Any:
 
 @knows(1)
 def _mirrored_grad(node: Call, g: sg.Output, pairs: sg.Output | Known) -> Any:
-    around, mode = pairs_in(node, pairs, g.ndim), str(node.attribute("mode"))
-    start = sg.zeros([size - sum(pair) for size, pair in zip(g.shape, around, strict=True)], g.dtype)
-    (found,) = pulled(lambda x: sg.pad(x, around, mode), [start], [g])
-    return found
+    margins, mode = pairs_in(node, pairs, g.ndim), str(node.attribute("mode"))
+    start = sg.zeros([size - sum(pair) for size, pair in zip(g.shape, margins, strict=True)], g.dtype)
+    (gradient,) = pulled(lambda x: sg.pad(x, margins, mode), [start], [g])
+    return gradient
 
 
 # ----------------------------------------------------------------------------------------- order of elements
@@ -254,8 +254,8 @@ def _rolled(node: Call, x: sg.Output, shift: sg.Output, axis: sg.Output | Known)
     axes = [checked_axis(node, int(a), x.ndim) for a in node.known(axis).reshape(-1).tolist()]
     shifts = sg.unstack(sg.reshape(shift, [-1]), len(axes))
     for a in sorted(set(axes)):
-        here = [s for s, b in zip(shifts, axes, strict=True) if b == a]
-        x = sg.roll(x, functools.reduce(sg.add, here), a)
+        same_axis = [s for s, b in zip(shifts, axes, strict=True) if b == a]
+        x = sg.roll(x, functools.reduce(sg.add, same_axis), a)
     return x
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.interop.shared.conversions import bounded, brought, product, pulled
-from stopgrad.interop.shared.normalizations import batch_normalized, moved, with_running
+from stopgrad.interop.shared.conversions import bounded, brought, pulled
+from stopgrad.interop.shared.normalizations import batch_normalized, moved, unbiased, with_running
 from stopgrad.interop.tensorflow.operators.calling import Call, Table
 from stopgrad.interop.tensorflow.operators.spatial import is_channels_first
 
@@ -34,20 +34,17 @@ def batch_normalization(
         return _results(node, y, mean, variance, mean, variance)
     y, *batch, _ = batch_normalized(x, scale, offset, _epsilon(node), axis)
     mean_now, variance_now = (brought(sg.stop_gradient(s, name="batch"), scale.dtype) for s in batch)
-    count = product([size for i, size in enumerate(x.shape) if i != axis])
-    rest = sg.maximum(brought(count - 1, scale.dtype, x), brought(1, scale.dtype))
-    unbiased = sg.multiply(variance_now, sg.realdiv(brought(count, scale.dtype, x), rest))
-    after: list[Any] = [mean_now, unbiased]
+    after: list[Any] = [mean_now, unbiased(variance_now, x, axis)]
     share = float(node.attribute("exponential_avg_factor", 1.0))
     if share != 1.0:
-        old = (sg.stop_gradient(s, name="running") for s in (mean, variance))
-        after = [moved(before, now, 1.0 - share) for before, now in zip(old, after, strict=True)]
+        running = (sg.stop_gradient(s, name="running") for s in (mean, variance))
+        after = [moved(before, now, 1.0 - share) for before, now in zip(running, after, strict=True)]
     return _results(node, y, *after, mean_now, variance_now)
 
 
-def _results(node: Call, *found: Any) -> Any:
+def _results(node: Call, *results: Any) -> Any:
     """The results; those of version 3 have another one, which holds nothing."""
-    return (*found, sg.zeros([0], found[1].dtype)) if node.op_type in _SIX else found
+    return (*results, sg.zeros([0], results[1].dtype)) if node.op_type in _SIX else results
 
 
 _SIX = {"FusedBatchNormV3", "_FusedBatchNormEx"}

@@ -27,12 +27,12 @@ class Pooling(Spatial):
     ) -> None:
         super().__init__(node, rank, strides)
         ksize = node.attribute("ksize") if ksize is None else ksize
-        for given in (ksize, node.attribute("strides") if strides is None else strides):
+        for sizes in (ksize, node.attribute("strides") if strides is None else strides):
             if (
-                given is None
-                or len(given) != rank + 2
-                or given[0] != 1
-                or given[1 if self.first else -1] != 1
+                sizes is None
+                or len(sizes) != rank + 2
+                or sizes[0] != 1
+                or sizes[1 if self.first else -1] != 1
             ):
                 node.fail("pooling over the batch or the channels is not there")
         self.window = self.inner(node, "ksize", ksize or ())
@@ -48,54 +48,54 @@ class Pooling(Spatial):
 
 def _pooled(method: Callable[[Pooling, sg.Output], Any]) -> Rule:
     def rule(node: Call, x: sg.Output) -> Any:
-        found = Pooling(node, x.ndim - 2)
+        pooling = Pooling(node, x.ndim - 2)
         values = x if x.dtype.is_floating else sg.cast(x, sg.float64)
-        return brought(found.own(method(found, found.last(values))), x.dtype)
+        return brought(pooling.own(method(pooling, pooling.last(values))), x.dtype)
 
     return rule
 
 
 @knows(1, 2)
 def _max_pool_v2(node: Call, x: sg.Output, ksize: sg.Output | Known, strides: sg.Output | Known) -> Any:
-    numbers = [[int(n) for n in node.known(given).reshape(-1).tolist()] for given in (ksize, strides)]
-    found = Pooling(node, x.ndim - 2, *numbers)
-    return found.own(found.largest(found.last(x)))
+    numbers = [[int(n) for n in node.known(operand).reshape(-1).tolist()] for operand in (ksize, strides)]
+    pooling = Pooling(node, x.ndim - 2, *numbers)
+    return pooling.own(pooling.largest(pooling.last(x)))
 
 
 def _max_pool_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) -> Any:
-    found = Pooling(node, x.ndim - 2)
-    (back,) = pulled(found.largest, [found.last(x)], [found.last(g)])
-    return found.own(back)
+    pooling = Pooling(node, x.ndim - 2)
+    (back,) = pulled(pooling.largest, [pooling.last(x)], [pooling.last(g)])
+    return pooling.own(back)
 
 
 def _max_pool_grad_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) -> Any:
     """The transpose of the gradient: each window's element of g at the place of its largest element."""
-    found = Pooling(node, x.ndim - 2)
-    image = found.last(x)
-    start = sg.zeros(list(found.last(y).shape), g.dtype)
-    (back,) = pulled(lambda z: tuple(pulled(found.largest, [image], [z])), [start], [found.last(g)])
-    return found.own(back)
+    pooling = Pooling(node, x.ndim - 2)
+    image = pooling.last(x)
+    start = sg.zeros(list(pooling.last(y).shape), g.dtype)
+    (back,) = pulled(lambda z: tuple(pulled(pooling.largest, [image], [z])), [start], [pooling.last(g)])
+    return pooling.own(back)
 
 
 @knows(0)
 def _avg_pool_grad(node: Call, shape: sg.Output | Known, g: sg.Output) -> Any:
-    found = Pooling(node, g.ndim - 2)
-    start = sg.zeros(found.sizes_last(node.sizes(shape)), g.dtype)
-    (back,) = pulled(found.mean, [start], [found.last(g)])
-    return found.own(back)
+    pooling = Pooling(node, g.ndim - 2)
+    start = sg.zeros(pooling.sizes_last(node.sizes(shape)), g.dtype)
+    (back,) = pulled(pooling.mean, [start], [pooling.last(g)])
+    return pooling.own(back)
 
 
 def _max_pool_with_argmax(node: Call, x: sg.Output) -> Any:
     """The largest elements, and the number of each in its image, or in the whole batch."""
-    found = Pooling(node, 2)
-    y = found.largest(x)
+    pooling = Pooling(node, 2)
+    y = pooling.largest(x)
     sizes, counts = (static(z.shape[1:-1], "the indices of maxima") for z in (x, y))
     pads = [(0, 0), (0, 0)]
-    if found.padding == "SAME":
-        around = zip(sizes, counts, found.window, found.strides, strict=True)
-        wide = [max((count - 1) * step + k - size, 0) for size, count, k, step in around]
+    if pooling.padding == "SAME":
+        axes = zip(sizes, counts, pooling.window, pooling.strides, strict=True)
+        wide = [max((count - 1) * step + k - size, 0) for size, count, k, step in axes]
         pads = [(n // 2, n - n // 2) for n in wide]
-    windows = Windows(sizes, found.window, found.strides, [1, 1], pads)
+    windows = Windows(sizes, pooling.window, pooling.strides, [1, 1], pads)
     places = windows.places("the indices of maxima")
     pixels = sg.transpose(max_places(sg.transpose(x, (0, 3, 1, 2)), places), (0, 2, 3, 1))
     channels = x.shape[3]

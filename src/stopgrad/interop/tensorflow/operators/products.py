@@ -89,11 +89,11 @@ def _band(node: Call, x: sg.Output, low: sg.Output | Known, high: sg.Output | Kn
 def _offsets(node: Call, k: sg.Output | Known | None) -> Any:
     if k is None:
         return 0
-    found = [int(n) for n in node.known(k).reshape(-1).tolist()]
-    if len(found) == 1:
-        return found[0]
-    bounded((found[-1] - found[0] + 1) * 2**12, "so many diagonals")
-    return tuple(found)
+    offsets = [int(n) for n in node.known(k).reshape(-1).tolist()]
+    if len(offsets) == 1:
+        return offsets[0]
+    bounded((offsets[-1] - offsets[0] + 1) * 2**12, "so many diagonals")
+    return tuple(offsets)
 
 
 def _one_size(node: Call, x: Any) -> Any:
@@ -105,13 +105,13 @@ def _from_diagonal(
     node: Call, x: sg.Output, k: Any = None, rows: Any = None, columns: Any = None, padding: Any = None
 ) -> Any:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagV2" else "RIGHT_LEFT"))
-    around = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
+    fill = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
     return sg.diag(
         x,
         k=_offsets(node, k),
         num_rows=_one_size(node, rows),
         num_cols=_one_size(node, columns),
-        padding_value=around,
+        padding_value=fill,
         align=align,
     )
 
@@ -119,8 +119,8 @@ def _from_diagonal(
 @knows(1)
 def _diagonal(node: Call, x: sg.Output, k: Any = None, padding: Any = None) -> Any:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagPartV2" else "RIGHT_LEFT"))
-    around = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
-    return sg.diag_part(x, k=_offsets(node, k), padding_value=around, align=align)
+    fill = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
+    return sg.diag_part(x, k=_offsets(node, k), padding_value=fill, align=align)
 
 
 @knows(2)

@@ -46,13 +46,13 @@ def _euclidean_norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _extreme(function: Callable[..., Any], high: bool) -> Callable[..., Any]:
-    def found(x: sg.Output, axes: Sequence[int], keepdims: bool) -> Any:
+    def extreme(x: sg.Output, axes: Sequence[int], keepdims: bool) -> Any:
         if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
             shape = [1 if i in axes else size for i, size in enumerate(x.shape) if keepdims or i not in axes]
             return sg.fill(shape, lowest(x.dtype) if high else highest(x.dtype))
         return function(x, axes, keepdims)
 
-    return found
+    return extreme
 
 
 def lowest(dtype: DType) -> Any:
@@ -153,10 +153,10 @@ def _bincount(node: Call, x: sg.Output, size: sg.Output | Known, weights: sg.Out
     if node.attribute("binary_output", False) or x.ndim > 1:
         node.fail("counts are made of one vector here, and are not binary")
     flat = sg.reshape(x, [-1])
-    kept: Any = None
+    flat_weights: Any = None
     if weights is not None and all(isinstance(n, sg.Dim) or n != 0 for n in weights.shape):
-        kept = sg.reshape(weights, [-1])
-    return brought(sg.bincount(flat, kept, length, length, dtype), dtype)
+        flat_weights = sg.reshape(weights, [-1])
+    return brought(sg.bincount(flat, flat_weights, length, length, dtype), dtype)
 
 
 REDUCTIONS: Table = {

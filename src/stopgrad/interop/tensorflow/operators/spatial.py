@@ -38,15 +38,17 @@ class Spatial:
         self.dilations = self.inner(node, "dilations", node.attribute("dilations") or [1] * (rank + 2))
         self.padding: Any = str(node.attribute("padding"))
         if self.padding == "EXPLICIT":
-            given = [int(n) for n in node.attribute("explicit_paddings") or ()]
-            pairs = self.inner(node, "explicit_paddings", list(zip(given[::2], given[1::2], strict=False)))
+            amounts = [int(n) for n in node.attribute("explicit_paddings") or ()]
+            pairs = self.inner(
+                node, "explicit_paddings", list(zip(amounts[::2], amounts[1::2], strict=False))
+            )
             self.padding = [tuple(pair) for pair in pairs]
 
-    def inner(self, node: Call, name: str, given: Sequence[Any]) -> list[Any]:
+    def inner(self, node: Call, name: str, parts: Sequence[Any]) -> list[Any]:
         """The parts of a list with one for each axis that are about spatial axes."""
-        if len(given) != self.rank + 2:
-            node.fail(f"{name} has {len(given)} parts for {self.rank + 2} axes")
-        return list(given[2:] if self.first else given[1:-1])
+        if len(parts) != self.rank + 2:
+            node.fail(f"{name} has {len(parts)} parts for {self.rank + 2} axes")
+        return list(parts[2:] if self.first else parts[1:-1])
 
     def last(self, x: sg.Output) -> Any:
         """A tensor of the operation's layout with the channels last."""

@@ -56,9 +56,9 @@ def origin(body: Body, source: Source) -> Source:
 
 def argument(body: Body, source: Source) -> int | None:
     """The position of the argument that a result is; None if it is none."""
-    found = origin(body, source)
-    names = [one.name for one in body.arguments]
-    return names.index(found[0]) if found[0] in names else None
+    name, _ = origin(body, source)
+    names = [parameter.name for parameter in body.arguments]
+    return names.index(name) if name in names else None
 
 
 def unchanged(body: Body) -> set[int]:
@@ -81,26 +81,26 @@ def trips_of(
         value_in_condition: the value of a result in the condition, or None if it changes with the steps.
         library: the functions of the graph.
     """
-    counters = {k: one for k in range(len(states)) if (one := _counter(body, k, states)) is not None}
+    counters = {k: counter for k in range(len(states)) if (counter := _counter(body, k, states)) is not None}
     bounds: list[Any] = []
     exact = True
     for source in _conjuncts(condition, condition.outputs[0], library):
-        found = _bound(condition, source, counters, value_in_condition)
-        exact = exact and found is not None
-        if found is not None:
-            bounds.append(found)
+        bound = _bound(condition, source, counters, value_in_condition)
+        exact = exact and bound is not None
+        if bound is not None:
+            bounds.append(bound)
     count = _least(bounds)
     return Trips(count, exact and count is not None, counters)
 
 
 def _least(bounds: Sequence[Any]) -> Any:
-    found = None
-    for one in bounds:
+    least = None
+    for bound in bounds:
         try:
-            found = one if found is None or one <= found else found
+            least = bound if least is None or bound <= least else least
         except sg.StopgradError:  # Nothing is known about which is smaller.
             return None
-    return found
+    return least
 
 
 def _counter(body: Body, k: int, states: Sequence[Any]) -> Counter | None:
@@ -110,9 +110,9 @@ def _counter(body: Body, k: int, states: Sequence[Any]) -> Counter | None:
     node = body.nodes.get(origin(body, body.outputs[k])[0])
     if node is None or node.op not in ("Add", "AddV2") or len(node.inputs) != 2:
         return None
-    for one, other in (node.inputs, node.inputs[::-1]):
-        step = _number(body, other, states)
-        if argument(body, one) == k and step is not None:
+    for counted, added in (node.inputs, node.inputs[::-1]):
+        step = _number(body, added, states)
+        if argument(body, counted) == k and step is not None:
             return Counter(int(start.array), step)
     return None
 
@@ -121,9 +121,9 @@ def _number(body: Body, source: Source, states: Sequence[Any]) -> int | None:
     """The number that a constant, or an argument that does not change, holds."""
     k = argument(body, source)
     if k is not None:
-        held = states[k]
-        fixed = isinstance(held, Known) and not held.is_symbolic and argument(body, body.outputs[k]) == k
-        return int(held.array) if fixed and held.ndim == 0 and held.array.dtype.kind == "i" else None
+        state = states[k]
+        fixed = isinstance(state, Known) and not state.is_symbolic and argument(body, body.outputs[k]) == k
+        return int(state.array) if fixed and state.ndim == 0 and state.array.dtype.kind == "i" else None
     node = body.nodes.get(origin(body, source)[0])
     value = node.attributes.get("value") if node is not None and node.op == "Const" else None
     if value is None or value.WhichOneof("value") != "tensor":
@@ -137,18 +137,18 @@ def _conjuncts(condition: Body, source: Source, library: Any) -> list[Source]:
 
     Python's ``a and b`` becomes a branch that returns b if a holds, and else a or False.
     """
-    found: list[Source] = []
+    conjuncts: list[Source] = []
     waiting = [source]
     while waiting:
-        here = origin(condition, waiting.pop())
-        node = condition.nodes.get(here[0])
+        conjunct = origin(condition, waiting.pop())
+        node = condition.nodes.get(conjunct[0])
         if node is not None and node.op == "LogicalAnd":
             waiting += node.inputs
             continue
-        found.append(here)
+        conjuncts.append(conjunct)
         if node is not None and node.op in ("If", "StatelessIf") and _is_false_else(condition, node, library):
             waiting.append(node.inputs[0])
-    return found
+    return conjuncts
 
 
 def _is_false_else(condition: Body, node: Node, library: Any) -> bool:
@@ -164,11 +164,11 @@ def _is_false_else(condition: Body, node: Node, library: Any) -> bool:
     if k is not None:
         same = k + 1 < len(node.inputs)
         return same and origin(condition, node.inputs[k + 1]) == origin(condition, node.inputs[0])
-    held = branch.nodes[origin(branch, branch.outputs[0])[0]]
-    value = held.attributes.get("value") if held.op == "Const" else None
+    constant = branch.nodes[origin(branch, branch.outputs[0])[0]]
+    value = constant.attributes.get("value") if constant.op == "Const" else None
     if value is None or value.WhichOneof("value") != "tensor":
         return False
-    return not array_from(value.tensor, f"the constant {held.name!r}").any()
+    return not array_from(value.tensor, f"the constant {constant.name!r}").any()
 
 
 _COMPARISONS = {"Less": (0, 1, 0), "LessEqual": (0, 1, 1), "Greater": (1, 0, 0), "GreaterEqual": (1, 0, 1)}
@@ -186,10 +186,10 @@ def _bound(
     if node is None or node.op not in _COMPARISONS:
         return None
     smaller, larger, inclusive = _COMPARISONS[node.op]
-    for one, other, sign in ((smaller, larger, 1), (larger, smaller, -1)):
-        k = argument(condition, node.inputs[one])
+    for counted, limiting, sign in ((smaller, larger, 1), (larger, smaller, -1)):
+        k = argument(condition, node.inputs[counted])
         counter = counters.get(k) if k is not None else None
-        limit = value_in_condition(node.inputs[other])
+        limit = value_in_condition(node.inputs[limiting])
         if counter is None or counter.step * sign <= 0 or not isinstance(limit, Known):
             continue
         last = limit.array.reshape(-1).tolist()[0] if limit.array.size == 1 else None
@@ -200,7 +200,7 @@ def _bound(
 
 def _steps(distance: Any, step: int) -> Any:
     """How many steps lie in a distance."""
-    found = (distance + step - 1) // step
-    if isinstance(found, sg.Dim):
-        return found if found.is_at_least(0) else at_least(found, 0)
-    return max(int(found), 0)
+    steps = (distance + step - 1) // step
+    if isinstance(steps, sg.Dim):
+        return steps if steps.is_at_least(0) else at_least(steps, 0)
+    return max(int(steps), 0)

@@ -58,8 +58,8 @@ def _read(node: Call, handle: object) -> Any:
 
 @knows_all
 def _shape(node: Call, handle: object) -> Any:
-    held = _held(node, handle)
-    return sizes_known(list(held.shape), node.attribute("out_type") or sg.int32)
+    value = _held(node, handle)
+    return sizes_known(list(value.shape), node.attribute("out_type") or sg.int32)
 
 
 @knows_all
@@ -68,10 +68,10 @@ def _assigned(node: Call, handle: object, value: Any) -> Any:
     return handle if node.outputs and node.op_type == "Assign" else None
 
 
-def _changed(by: Any) -> Any:
+def _changed(operation: Any) -> Any:
     @knows(0)
     def rule(node: Call, handle: object, delta: sg.Output) -> Any:
-        node.write(_of(node, handle), by(node.tensor(_held(node, handle)), delta))
+        node.write(_of(node, handle), operation(node.tensor(_held(node, handle)), delta))
         return handle if node.op_type in ("AssignAdd", "AssignSub") else None
 
     return rule

@@ -17,7 +17,7 @@ BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch",
 CASES = frozenset({"Case", "StatelessCase"})
 LOOPS = frozenset({"While", "StatelessWhile"})
 UNTAPED = "computed while the tape did not record"
-ROUNDS = 4
+ROUNDS = 8
 """The most rounds of a loop that are written out."""
 
 
@@ -26,7 +26,7 @@ class Reading:
 
     Attributes:
         graph: the graph.
-        made: what stands for its tensors, by operation and position.
+        outputs: what stands for its tensors, by operation and position.
         is_inside: whether it is a function's, branch's or loop's that is called; then tapes do not count.
     """
 
@@ -35,7 +35,7 @@ class Reading:
 
     def __init__(self, graph: Any, is_inside: bool) -> None:
         self.graph, self.is_inside = graph, is_inside
-        self.made: dict[tuple[str, int], Output] = {}
+        self.outputs: dict[tuple[str, int], Output] = {}
         self._outside = {inner.op.name: outer for outer, inner in getattr(graph, "captures", ())}
 
     def captured(self, op: Any) -> Any:
@@ -48,26 +48,26 @@ class Reading:
         The order in which they were added is another: to differentiate a loop gives it more inputs.
         """
         stack = [(tensor.op, False) for tensor in reversed(tensors)]
-        found: dict[str, Any] = {}
+        ops: dict[str, Any] = {}
         seen: set[str] = set()
         while stack:
             op, are_read = stack.pop()
             if are_read:
-                found[op.name] = op
-            if op.name in seen or (op.name, 0) in self.made:
+                ops[op.name] = op
+            if op.name in seen or (op.name, 0) in self.outputs:
                 continue
             seen.add(op.name)
-            before = [*op.inputs, *[x for one in _written_before(op) for x in one.inputs]]
+            before = [*op.inputs, *[x for write in _written_before(op) for x in write.inputs]]
             stack += [(op, True), *[(x.op, False) for x in reversed(before)]]
-        return list(found.values())
+        return list(ops.values())
 
 
 def _written_before(op: Any) -> Iterator[Any]:
     """The operations that wrote into a variable before one reads it."""
     if op.type == "ReadVariableOp":
-        for before in op.control_inputs:
-            if before.type in ASSIGNS and before.inputs[0] is op.inputs[0]:
-                yield before
+        for write in op.control_inputs:
+            if write.type in ASSIGNS and write.inputs[0] is op.inputs[0]:
+                yield write
 
 
 class Bodies:
@@ -102,34 +102,36 @@ class Bodies:
         if reading is None:
             reading = self._readings[id(symbol.graph)] = Reading(symbol.graph, is_inside=False)
         self._read(reading, [symbol.tensor])
-        return reading.made[symbol.name, symbol.index]
+        return reading.outputs[symbol.name, symbol.index]
 
     def loss(self, symbol: Symbol) -> Output:
         """What stands for a loss in such a graph: behind a stop if the tape does not know it."""
-        made = self.symbol(symbol)
-        return made if self._tape is None else self._recorded(self._readings[id(symbol.graph)], symbol.tensor)
+        output = self.symbol(symbol)
+        if self._tape is None:
+            return output
+        return self._recorded(self._readings[id(symbol.graph)], symbol.tensor)
 
     def inline(self, graph: Any, inputs: Sequence[Output]) -> list[Output]:
         """The results of a function of TensorFlow's for some arguments."""
         reading = Reading(graph, is_inside=True)
         for inner, x in zip(graph.inputs, inputs, strict=False):
-            reading.made[inner.op.name, 0] = x
+            reading.outputs[inner.op.name, 0] = x
         self._read(reading, graph.outputs)
-        results = [reading.made[y.op.name, y.value_index] for y in graph.outputs]
+        results = [reading.outputs[y.op.name, y.value_index] for y in graph.outputs]
         self.filled.update(dict.fromkeys(results))
         return results
 
     def _read(self, reading: Reading, tensors: Sequence[Any]) -> None:
         for op in reading.missing(tensors):
-            inputs = [self._taken(reading, op, x) for x in op.inputs]
-            for i, made in enumerate(self._operation(reading, op, inputs)):
-                reading.made[op.name, i] = made
+            inputs = [self._operand(reading, op, x) for x in op.inputs]
+            for i, output in enumerate(self._operation(reading, op, inputs)):
+                reading.outputs[op.name, i] = output
 
-    def _taken(self, reading: Reading, op: Any, x: Any) -> Output:
+    def _operand(self, reading: Reading, op: Any, x: Any) -> Output:
         """What stands for a tensor where an operation takes it."""
         tape = self._tape
         if reading.is_inside or tape is None or tape not in self._recorder.tapes_at(reading.graph, op.name):
-            return reading.made[x.op.name, x.value_index]
+            return reading.outputs[x.op.name, x.value_index]
         return self._recorded(reading, x)
 
     def _recorded(self, reading: Reading, x: Any) -> Output:
@@ -137,16 +139,18 @@ class Bodies:
 
         Tapes never record a stop: what it took is used in its place.
         """
-        made = reading.made[x.op.name, x.value_index]
+        output = reading.outputs[x.op.name, x.value_index]
         if not x.op.inputs or self._tape in self._recorder.tapes_at(reading.graph, x.op.name):
-            return made
-        if made not in self._outside:
+            return output
+        if output not in self._outside:
             if x.op.type == "StopGradient":
                 inner = self._recorded(reading, x.op.inputs[0])
-                self._outside[made] = made if inner is made.op.inputs[0] else self._make.again(made, inner)
+                self._outside[output] = (
+                    output if inner is output.op.inputs[0] else self._make.again(output, inner)
+                )
             else:
-                self._outside[made] = self._make.stop(made, UNTAPED, UNTAPED, of_operation(x.op))
-        return self._outside[made]
+                self._outside[output] = self._make.stop(output, UNTAPED, UNTAPED, of_operation(x.op))
+        return self._outside[output]
 
     def _operation(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
         """What stands for the results of an operation."""
@@ -161,7 +165,8 @@ class Bodies:
             names = [op.get_attr(name).name for name in BRANCHES[kind]]
             return self._branches(reading, op, names, inputs)
         if kind in CASES:
-            return self._branches(reading, op, [one.name for one in op.get_attr("branches")], inputs)
+            names = [branch.name for branch in op.get_attr("branches")]
+            return self._branches(reading, op, names, inputs)
         if kind in LOOPS:
             return self._loop(reading, op, inputs)
         if kind == "ReadVariableOp":
@@ -185,18 +190,20 @@ class Bodies:
         if not written:
             return inputs
         why = "a variable holds what is assigned to it, not what that was made of"
-        held = [
+        assigned = [
             self._make.stop(
-                self._taken(reading, op, one.inputs[1]),
+                self._operand(reading, op, write.inputs[1]),
                 "tf.Variable.assign",
                 why,
-                of_operation(one),
+                of_operation(write),
             )
-            for one in written
-            if (one.inputs[1].op.name, one.inputs[1].value_index) in reading.made
+            for write in written
+            if (write.inputs[1].op.name, write.inputs[1].value_index) in reading.outputs
         ]
         sizes = [_sizes(y) for y in op.outputs]
-        return self._make.operation(op.type, [*inputs, *held], sizes, passing.Answer(()), of_operation(op))
+        return self._make.operation(
+            op.type, [*inputs, *assigned], sizes, passing.Answer(()), of_operation(op)
+        )
 
     def _called(self, reading: Reading, op: Any, name: str, inputs: list[Output]) -> list[Output]:
         graph = internals.function_named(reading.graph, name)
@@ -210,10 +217,10 @@ class Bodies:
     ) -> list[Output]:
         """What stands for the results of branches: each may be any branch's."""
         results = [self._called(reading, op, name, inputs[1:]) for name in names]
-        made = []
+        outputs = []
         for i, y in enumerate(op.outputs):  # What chooses a branch is no part of the value.
-            made += self._joined("tf.cond", op, y, [result[i] for result in results])
-        return made
+            outputs += self._joined("tf.cond", op, y, [result[i] for result in results])
+        return outputs
 
     def _loop(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
         """What stands for the results of a loop: what came in, or what any round of it made."""
@@ -224,32 +231,34 @@ class Bodies:
         rounds = [inputs]
         for _ in range(rounds_of(body)):
             rounds.append(self.inline(body, rounds[-1]))
-        made = []
+        outputs = []
         for i, y in enumerate(op.outputs):
-            taken = list(dict.fromkeys(one[i] for one in rounds))
-            made += taken if len(taken) == 1 else self._joined("tf.while_loop", op, y, taken)
-        return made
+            candidates = list(dict.fromkeys(states[i] for states in rounds))
+            if len(candidates) > 1:
+                candidates = self._joined("tf.while_loop", op, y, candidates)
+            outputs += candidates
+        return outputs
 
-    def _joined(self, call: str, op: Any, y: Any, taken: list[Output]) -> list[Output]:
+    def _joined(self, call: str, op: Any, y: Any, candidates: list[Output]) -> list[Output]:
         """A result that is one of several."""
         walls: tuple[tuple[int, str, str], ...] = ()
         if not passing.has_gradients(_sizes(y)[0]):
-            walls = tuple((i, passing.NOT_DIFFERENTIABLE, passing.NONE) for i in range(len(taken)))
-        return self._make.operation(call, taken, [_sizes(y)], passing.Answer(walls), of_operation(op))
+            walls = tuple((i, passing.NOT_DIFFERENTIABLE, passing.NONE) for i in range(len(candidates)))
+        return self._make.operation(call, candidates, [_sizes(y)], passing.Answer(walls), of_operation(op))
 
     def _closed_over(self, reading: Reading, op: Any, own: int) -> list[Output]:
         """What the results of a custom gradient were made of beside what it was given."""
 
         def takes(node: tuple[str, int]) -> list[tuple[str, int]]:
-            made = reading.graph.get_operation_by_name(node[0])
-            return [] if made.name in inside else [(x.op.name, x.value_index) for x in made.inputs]
+            maker = reading.graph.get_operation_by_name(node[0])
+            return [] if maker.name in inside else [(x.op.name, x.value_index) for x in maker.inputs]
 
         inside = {x.op.name for x in op.inputs if not x.op.inputs}
-        handles = [one for x in op.inputs[own:] if x.op.type in READS for one in x.op.inputs[:1]]
-        given = {(x.op.name, x.value_index) for x in (*op.inputs[own:], *handles)}
+        handles = [handle for x in op.inputs[own:] if x.op.type in READS for handle in x.op.inputs[:1]]
+        arguments = {(x.op.name, x.value_index) for x in (*op.inputs[own:], *handles)}
         results = [(x.op.name, x.value_index) for x in op.inputs[:own]]
-        closed = [node for node in closed_over(results, given, takes) if node in reading.made]
-        return [reading.made[node] for node in closed if reading.made[node].type.differentiable]
+        closed = [node for node in closed_over(results, arguments, takes) if node in reading.outputs]
+        return [reading.outputs[node] for node in closed if reading.outputs[node].type.differentiable]
 
     def _custom(
         self, reading: Reading, op: Any, inputs: list[Output], answer: passing.Answer
@@ -263,23 +272,23 @@ class Bodies:
         except (AttributeError, KeyError, LookupError, TypeError, ValueError):
             refused = {i for i, _, _ in answer.walls}
             own = next((i for i in range(len(inputs)) if i not in refused), 1)
-        told = "the custom gradient returns None for it"
+        why = "the custom gradient returns None for it"
         walls = tuple(
-            (i - own, status, told if status == passing.NOT_DIFFERENTIABLE else reason)
+            (i - own, status, why if status == passing.NOT_DIFFERENTIABLE else reason)
             for i, status, reason in answer.walls
             if i >= own
         )
         sizes = [_sizes(y) for y in op.outputs[:own]]
         closed = self._closed_over(reading, op, own)
         walls += tuple((len(inputs) - own + i, passing.STOPPED, CLOSED) for i in range(len(closed)))
-        made = self._make.operation(
+        results = self._make.operation(
             "tf.custom_gradient",
             [*inputs[own:], *closed],
             sizes,
             passing.Answer(walls, unknown=answer.unknown),
             of_operation(op),
         )
-        return [*made, *inputs[own:]]
+        return [*results, *inputs[own:]]
 
 
 def layer_of(op: Any) -> str:
@@ -292,30 +301,46 @@ def _sizes(tensor: Any) -> tuple[Any, ...]:
     return sizes_of(about["dtype"], about["shape"]) if about else sizes_of(tensor.dtype, tensor.shape)
 
 
-def _rounds(names: list[tuple[int, ...]]) -> int:
-    """After how many rounds no result of a loop depends on more of what came in."""
-    reach = [{i} for i in range(len(names))]
-    for n in range(1, ROUNDS + 1):
-        further = [set().union(*[reach[j] for j in one]) | reach[i] for i, one in enumerate(names)]
-        if further == reach:
-            return max(1, n - 1)
-        reach = further
-    return ROUNDS
-
-
 def rounds_of(body: Any) -> int:
-    """How many rounds of a loop show every way from what comes into it to what comes out."""
+    """How many rounds of a loop show every step from what came into it to what comes out.
+
+    A step is what one round makes of one thing that it took: from what it comes and into what it goes
+    takes the rounds before and behind it.
+    """
+    inputs_of = _inputs_by_result(body)
+    steps = [(i, o) for o, inputs in enumerate(inputs_of) for i in inputs]
+    before = _farthest(len(inputs_of), steps)
+    behind = _farthest(len(inputs_of), [(o, i) for i, o in steps])
+    return min(ROUNDS, max([before[i] + 1 + behind[o] for i, o in steps], default=1))
+
+
+def _inputs_by_result(body: Any) -> list[list[int]]:
+    """By the results of a loop, of which inputs each is made; of none where one is only handed on."""
     places = {x.op.name: i for i, x in enumerate(body.inputs)}
-    taken = []
-    for y in body.outputs:
-        stack, seen, found = [y.op], {y.op.name}, set()
+    inputs_of: list[list[int]] = []
+    for result in body.outputs:
+        stack = [] if places.get(result.op.name) == len(inputs_of) else [result.op]
+        seen = {op.name for op in stack}
         while stack:
-            op = stack.pop()
-            if op.name in places:
-                found.add(places[op.name])
-            for x in op.inputs:
-                if x.op.name not in seen:
-                    seen.add(x.op.name)
-                    stack.append(x.op)
-        taken.append(tuple(sorted(found)))
-    return _rounds(taken)
+            inputs = [x.op for x in stack.pop().inputs if x.op.name not in seen]
+            stack += inputs
+            seen.update([op.name for op in inputs])
+        inputs_of.append([i for name, i in places.items() if name in seen])
+    return inputs_of
+
+
+def _farthest(count: int, steps: Sequence[tuple[int, int]]) -> list[int]:
+    """How many steps the shortest way to each of some places takes from the farthest one that leads to it."""
+    onward: list[list[int]] = [[] for _ in range(count)]
+    for start, end in steps:
+        onward[start].append(end)
+    farthest = [0] * count
+    for start in range(count):
+        reached, ring, distance = {start}, [start], 0
+        while ring:
+            for place in ring:
+                farthest[place] = max(farthest[place], distance)
+            ring = list(dict.fromkeys([end for place in ring for end in onward[place] if end not in reached]))
+            reached.update(ring)
+            distance += 1
+    return farthest

@@ -40,5 +40,5 @@ def closed_over(
         else:
             stack.append((node, True))
             stack += [(x, False) for x in takes(node) if x not in depends]
-    found = dict.fromkeys(x for node in inside for x in takes(node) if not depends.get(x, True))
-    return [*found, *[result for result in results if not depends.get(result, True)]]
+    beside = dict.fromkeys(x for node in inside for x in takes(node) if not depends.get(x, True))
+    return [*beside, *[result for result in results if not depends.get(result, True)]]

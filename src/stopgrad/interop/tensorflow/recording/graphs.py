@@ -82,12 +82,12 @@ def report_of(
 def _left(building: Building, losses: Sequence[Value | Symbol], xs: Mapping[str, Subject]) -> list[Finding]:
     """What left for Python and did not come back, where that is all that was made of a subject."""
     eager = [loss for loss in losses if isinstance(loss, Value)]
-    came = set(above(eager))
+    reached = set(above(eager))
     end = max([value.event.serial for value in eager], default=0)
     missing = {
         key: x.value.event
         for key, x in xs.items()
-        if isinstance(x.value, Value) and x.value.event not in came
+        if isinstance(x.value, Value) and x.value.event not in reached
     }
     lines: dict[Departure, list[str]] = {}
     for departure in building.recorder.departures.values() if missing else ():
@@ -96,17 +96,17 @@ def _left(building: Building, losses: Sequence[Value | Symbol], xs: Mapping[str,
             for key in [key for key, event in missing.items() if event in led]:
                 lines.setdefault(departure, []).append(key)
                 del missing[key]
-    found = []
+    findings = []
     for departure, keys in lines.items():
-        made = building.output(departure.value)
-        mark = building.make.stop(made, departure.call, departure.call, departure.place).op
+        output = building.output(departure.value)
+        mark = building.make.stop(output, departure.call, departure.call, departure.place).op
         message = f"{some(keys)} left for Python by {departure.call}: no gradient comes back from there"
-        found.append(Finding("left", message, (mark,), tuple(keys)))
-    return found + _unused(building, came, end, missing)
+        findings.append(Finding("left", message, (mark,), tuple(keys)))
+    return findings + _unused(building, reached, end, missing)
 
 
 def _unused(
-    building: Building, came: Collection[Event], end: int, missing: Mapping[str, Event]
+    building: Building, reached: Collection[Event], end: int, missing: Mapping[str, Event]
 ) -> list[Finding]:
     """Where what was made of a subject ends, when nothing that was recorded leads on to the loss.
 
@@ -117,24 +117,24 @@ def _unused(
         led.setdefault(event, []).append(key)
     last: dict[Event, None] = {}
     for event in building.recorder.events() if missing else ():
-        if event.serial < end and event not in came and building.is_recorded(event):
-            taken = [value.event for value in event.inputs if value.event in led]
-            if taken:
-                led[event] = list(dict.fromkeys([key for one in taken for key in led[one]]))
+        if event.serial < end and event not in reached and building.is_recorded(event):
+            parents = [value.event for value in event.inputs if value.event in led]
+            if parents:
+                led[event] = list(dict.fromkeys([key for parent in parents for key in led[parent]]))
                 last[event] = None
-                for one in taken:
-                    last.pop(one, None)
+                for parent in parents:
+                    last.pop(parent, None)
     lines: dict[RawLocation, tuple[Event, list[str]]] = {}
     for event in last:
         if event.place is not None:
             keys = lines.setdefault(event.place, (event, []))[1]
             keys += [key for key in led[event] if key not in keys]
-    found = []
+    findings = []
     for event, keys in lines.values():
         mark = building.make.stop(building.output(Value(event, 0)), event.call, event.call, event.place).op
         message = f"{some(keys)} led to this, and nothing that TensorFlow recorded leads on to the loss"
-        found.append(Finding("unused", message, (mark,), tuple(keys)))
-    return found
+        findings.append(Finding("unused", message, (mark,), tuple(keys)))
+    return findings
 
 
 class Building:
@@ -157,7 +157,7 @@ class Building:
         self.recorder, self.tape, self._xs = recorder, tape, xs
         self.frozen: dict[Operation, bool] = {}
         self.unwritten: set[Operation] = set()
-        self._made: dict[tuple[Event, int], Output] = {}
+        self._outputs: dict[tuple[Event, int], Output] = {}
         self._names = {
             (x.value.event, x.value.number): operation_name(key)
             for key, x in reversed(list(xs.items()))
@@ -176,8 +176,8 @@ class Building:
         """What stands for a tensor or a variable."""
         if isinstance(value, Symbol):
             return self._bodies.symbol(value)
-        if (value.event, value.number) not in self._made:
-            for event in above([value], {event for event, _ in self._made}):
+        if (value.event, value.number) not in self._outputs:
+            for event in above([value], {event for event, _ in self._outputs}):
                 self._build(event)
         return self.used(value)
 
@@ -194,11 +194,11 @@ class Building:
         if isinstance(value, Symbol):
             return self._bodies.symbol(value)
         self.output(value)
-        return self._made[value.event, value.number]
+        return self._outputs[value.event, value.number]
 
     def filled(self, asked: Mapping[str, Output]) -> frozenset[str]:
         """The subjects to which a gradient of zeros passes that branches, loops or functions go on with."""
-        stack = [made.op for made in self._bodies.filled]
+        stack = [output.op for output in self._bodies.filled]
         led = set(stack)
         while stack:
             op = stack.pop()
@@ -206,12 +206,12 @@ class Building:
                 if x.op not in led and _passes_zeros(op, i):
                     led.add(x.op)
                     stack.append(x.op)
-        return frozenset([key for key, made in asked.items() if made.op in led])
+        return frozenset([key for key, output in asked.items() if output.op in led])
 
     def used(self, value: Value) -> Output:
         """What stands for a value where it is used: behind a stop if no tape recorded how it was made."""
-        made = self._made[value.event, value.number]
-        return self._guarded.get(made, made)
+        output = self._outputs[value.event, value.number]
+        return self._guarded.get(output, output)
 
     # --------------------------------------------------------------------------------------------- building
 
@@ -219,42 +219,42 @@ class Building:
         if event.kind in (Kind.VARIABLE, Kind.CONSTANT):
             self._leaf(event)
             return
-        inputs = [self._taken(event, value) for value in event.inputs]
+        inputs = [self._operand(event, value) for value in event.inputs]
         if event.kind is Kind.ASSIGNED:
             why = "a variable holds what is assigned to it, not what that was made of"
-            made = [
+            outputs = [
                 self.make.stop(
                     inputs[0], f"tf.Variable.{_METHODS.get(event.call, 'assign')}", why, event.place
                 )
             ]
         elif event.kind is Kind.CALL and event.graph is not None:
-            made = self._bodies.inline(event.graph, inputs)
+            outputs = self._bodies.inline(event.graph, inputs)
         elif event.kind is Kind.CUSTOM:
-            made = self._custom(event, inputs)
+            outputs = self._custom(event, inputs)
         elif event.call == "ReadVariableOp" and len(inputs) == 1:
-            made = inputs
+            outputs = inputs
         else:
-            taken = event.inputs[: _READ[event.call]] if event.call in READS else event.inputs
-            answer = passing.of_eager(event.call, event.attrs, _sizes(taken), event.results)
-            made = self.make.operation(event.call, inputs, event.results, answer, event.place, event.scope)
-        self._made.update({(event, i): y for i, y in enumerate(made)})
+            operands = event.inputs[: _READ[event.call]] if event.call in READS else event.inputs
+            answer = passing.of_eager(event.call, event.attrs, _sizes(operands), event.results)
+            outputs = self.make.operation(event.call, inputs, event.results, answer, event.place, event.scope)
+        self._outputs.update({(event, i): y for i, y in enumerate(outputs)})
 
     def _leaf(self, event: Event) -> None:
         """A variable, or a tensor that nothing recorded made."""
         name = self._names.get((event, 0))
-        made = self.make.leaf(event.results[0], name, event.place)
-        self._made[event, 0] = made
+        output = self.make.leaf(event.results[0], name, event.place)
+        self._outputs[event, 0] = output
         if event in self._held:
-            self._guarded[made] = held = self.make.stop(made, "tf.Variable", NOT_TRAINED, event.place)
-            self.frozen[held.op] = False
+            self._guarded[output] = stop = self.make.stop(output, "tf.Variable", NOT_TRAINED, event.place)
+            self.frozen[stop.op] = False
         elif name is None and event.kind is Kind.CONSTANT:
             return
         elif (since := self._watched_since(event)) is not None:
             self._since[event] = since
         elif name is not None:
-            told = UNWATCHED if event.kind is Kind.CONSTANT else _UNWATCHED
-            self._guarded[made] = held = self.make.stop(made, "tf.GradientTape", told, self._tape_place())
-            self.unwritten.add(held.op)
+            why = UNWATCHED if event.kind is Kind.CONSTANT else _UNWATCHED
+            self._guarded[output] = stop = self.make.stop(output, "tf.GradientTape", why, self._tape_place())
+            self.unwritten.add(stop.op)
 
     def _watched_since(self, event: Event) -> int | None:
         """Since when the tape watches a variable or a constant that is asked about; None if it does not."""
@@ -264,8 +264,8 @@ class Building:
         since = [
             tape.watched[key]
             for table in (self.recorder.variables, self.recorder._values)
-            for key, known in table.items()
-            if known[1].event is event and key in tape.watched
+            for key, (_, value) in table.items()
+            if value.event is event and key in tape.watched
         ]
         return min(since, default=None)
 
@@ -292,19 +292,19 @@ class Building:
         if event.call == "tape.watch":
             if self.tape not in event.tapes:  # Another tape's paths pass.
                 return list(inputs)
-            made = self.make.stop(
+            stop = self.make.stop(
                 inputs[0], "tf.GradientTape.watch", "a tape's paths begin at what it watches", event.place
             )
-            self.unwritten.add(made.op)
-            return [made]
+            self.unwritten.add(stop.op)
+            return [stop]
         call = event.beside
         if call is not None and call.graph is not None:
             return list(inputs)
-        told = f"the gradient function of {event.call} returns None for it"
+        why = f"the gradient function of {event.call} returns None for it"
         if event.call in ASKINGS:
-            told = NOT_KNOWN
+            why = NOT_KNOWN
         walls = [
-            (i, passing.NOT_DIFFERENTIABLE, told)
+            (i, passing.NOT_DIFFERENTIABLE, why)
             for i, passes in enumerate(event.passes or ())
             if not passes and i < len(inputs) - event.closes
         ]
@@ -318,13 +318,13 @@ class Building:
             event.call, inputs, event.results, passing.Answer(tuple(walls)), event.place
         )
 
-    def _taken(self, event: Event, value: Value) -> Output:
+    def _operand(self, event: Event, value: Value) -> Output:
         """What stands for a value where an event takes it."""
-        made = self.used(value)
+        output = self.used(value)
         if self._is_passed(event):  # What it took counts where its result is used.
-            return made
+            return output
         if self._is_too_early(event, value):
-            return self.make.stop(made, "tf.GradientTape.watch", "computed before tape.watch", event.place)
+            return self.make.stop(output, "tf.GradientTape.watch", "computed before tape.watch", event.place)
         return self._across(value, self._gap(event))
 
     def _across(self, value: Value, here: int | None) -> Output:
@@ -332,19 +332,19 @@ class Building:
 
         A stop computes nothing: it stands in front of what it took as if that were used in its place.
         """
-        passed = []
+        handed_on = []
         while self._is_passed(value.event):
-            passed.append(value)
+            handed_on.append(value)
             value = value.event.inputs[0]
-        made, before = self._computed(value, here), self.used(value)
-        for one in reversed(passed):
-            plain = self.used(one)
-            if made is before:
-                made = plain
+        output, before = self._computed(value, here), self.used(value)
+        for step in reversed(handed_on):
+            plain = self.used(step)
+            if output is before:
+                output = plain
             elif plain is not before:
-                made = self._stopped_again(plain, made)
+                output = self._stopped_again(plain, output)
             before = plain
-        return made
+        return output
 
     def _stopped_again(self, stop: Output, x: Output) -> Output:
         if (stop, x) not in self._again:
@@ -353,15 +353,15 @@ class Building:
 
     def _computed(self, value: Value, here: int | None) -> Output:
         """What stands in a time for a value that something computed."""
-        made, gap = self.used(value), self._gap(value.event)
+        output, gap = self.used(value), self._gap(value.event)
         if gap is None or gap == here:
-            return made
-        if made not in self._outside:
+            return output
+        if output not in self._outside:
             is_first = value in self._names and not self._asked_above(value)
-            told, place = (UNWATCHED, self._tape_place()) if is_first else self._why_not(value.event)
-            self._outside[made] = self.make.stop(made, told, told, place)
-            self.unwritten.discard(self._outside[made].op)
-        return self._outside[made]
+            why, place = (UNWATCHED, self._tape_place()) if is_first else self._why_not(value.event)
+            self._outside[output] = self.make.stop(output, why, why, place)
+            self.unwritten.discard(self._outside[output].op)
+        return self._outside[output]
 
     def _is_passed(self, event: Event) -> bool:
         """Whether an event only hands on what it took: as a stop, or since another tape watches that."""

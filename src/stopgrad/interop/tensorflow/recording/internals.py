@@ -54,8 +54,8 @@ def _need(path: str, purpose: str, default: Any, without: str = "") -> Any:
 
 def not_known() -> list[str]:
     """What no report can know with this release of TensorFlow, in a sentence each."""
-    told = dict.fromkeys([need.without for need in MISSING.values() if need.without])
-    return [f"TensorFlow {tf.__version__} does not tell {without}" for without in told]
+    unknown = dict.fromkeys([need.without for need in MISSING.values() if need.without])
+    return [f"TensorFlow {tf.__version__} does not tell {without}" for without in unknown]
 
 
 class _Nothing:
@@ -140,8 +140,8 @@ def executed(kind: str, inputs: Sequence[Any], attrs: tuple[Any, ...], outputs: 
         for pair in zip(attrs[::2], attrs[1::2], strict=True)
         for key, value in ((None, pair[0]), pair)
     ]
-    made: list[Any] = execute.quick_execute(kind, outputs, list(inputs), tuple(typed), context())
-    return made
+    results: list[Any] = execute.quick_execute(kind, outputs, list(inputs), tuple(typed), context())
+    return results
 
 
 def _leave_as_written(package: str) -> None:
@@ -161,8 +161,8 @@ def install_callbacks() -> None:
 
 def callbacks() -> list[Any]:
     """The callbacks for operations of this thread."""
-    found: list[Any] = context()._thread_local_data.op_callbacks
-    return found
+    registered: list[Any] = context()._thread_local_data.op_callbacks
+    return registered
 
 
 _OF_THREADS = ("is_eager", "invoking_op_callbacks", "scope_name", "device_name", "device_spec")
@@ -171,10 +171,10 @@ _OF_THREADS = ("is_eager", "invoking_op_callbacks", "scope_name", "device_name",
 def _state() -> list[Callable[[], object]]:
     """Functions in C that put back what TensorFlow keeps for this thread as it is now."""
     local = context()._thread_local_data
-    stacks = [one.stack for one in (_ops._default_graph_stack, context().context_switches)]
-    kept = [name for name in _OF_THREADS if hasattr(local, name)]
+    stacks = [holder.stack for holder in (_ops._default_graph_stack, context().context_switches)]
+    names = [name for name in _OF_THREADS if hasattr(local, name)]
     back: list[Callable[[], object]] = [
-        functools.partial(setattr, local, name, getattr(local, name)) for name in kept
+        functools.partial(setattr, local, name, getattr(local, name)) for name in names
     ]
     back += [functools.partial(stack.__setitem__, slice(None), list(stack)) for stack in stacks]
     return [*back, _stop if is_stopped() else _restart]
@@ -241,8 +241,8 @@ def record_of(tape: Any) -> Any:
 
 def identity_of(tensor: Any) -> int:
     """A number that a tensor shares with no other."""
-    found: int = tensor._id
-    return found
+    number: int = tensor._id
+    return number
 
 
 _graph_of: Any = _need(
@@ -258,9 +258,9 @@ def function_named(graph: Any, name: str) -> Any:
     The graph that TensorFlow puts around a loop whose gradient is asked for does not hold the loop's own.
     """
     while graph is not None:
-        found = graph._get_function(name)
-        if found is not None:
-            return found.graph
+        function = graph._get_function(name)
+        if function is not None:
+            return function.graph
         graph = getattr(graph, "outer_graph", None)
     if _graph_of is None or not context().has_function(name):
         return None

@@ -73,14 +73,15 @@ class Maker:
         walls = tuple([(i, status, f"{reason}{within}") for i, status, reason in answer.walls])
         values = (call, whole, walls, (), "")
         op = Operation(self.graph, Foreign, tuple(inputs), values, types, "", place)
-        made = list(op.outputs)
+        outputs = list(op.outputs)
         if answer.unknown:
             self.unknown[answer.unknown] = None
         for j, reason in answer.dead:
             wall = ((0, passing.NOT_DIFFERENTIABLE, reason),)
             dead = (call, (whole[j],), wall, (), "")
-            made[j] = Operation(self.graph, Foreign, (made[j],), dead, (types[j],), "", place).outputs[0]
-        return made
+            dead_end = Operation(self.graph, Foreign, (outputs[j],), dead, (types[j],), "", place)
+            outputs[j] = dead_end.outputs[0]
+        return outputs
 
     def stop(self, x: Output, call: str, why: str, place: RawLocation | None) -> Output:
         """A stop behind a tensor."""
@@ -99,10 +100,10 @@ def known(sizes: Shape) -> Shape:
     name = sizes[0]
     if name in ("variant", "resource") or name.startswith("float8"):
         return ("float32", *sizes[1:])
-    return (name if name in _KNOWN else "int32", *sizes[1:])
+    return (name if name in _OURS else "int32", *sizes[1:])
 
 
-_KNOWN = frozenset(
+_OURS = frozenset(
     ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool"]
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )

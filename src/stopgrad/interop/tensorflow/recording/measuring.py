@@ -20,14 +20,14 @@ def magnitudes_of(sources: Sequence[Any], gradients: Sequence[Any]) -> list[Magn
 def _magnitude(source: Any, gradient: Any) -> Magnitude | None:
     if not isinstance(getattr(gradient, "values", gradient), internals.EagerTensor):
         return None
-    array, own = _array(gradient), _array(source)
+    array, values = _array(gradient), _array(source)
     return Magnitude(
         float(np.linalg.norm(array)),
         array.size,
         int(np.count_nonzero(array == 0)),
         int(np.count_nonzero(np.isnan(array))),
         int(np.count_nonzero(np.isinf(array))),
-        float(np.linalg.norm(own)),
+        float(np.linalg.norm(values)),
     )
 
 

@@ -57,14 +57,14 @@ def of_eager(kind: str, attrs: tuple[Any, ...], inputs: Sequence[Shape], outputs
     try:
         return _of_eager(kind, attrs, tuple(inputs), tuple(outputs))
     except TypeError:  # An attribute is a list.
-        return _asked(kind, functools.partial(internals.asked_op, kind, attrs), inputs, outputs)
+        return _answer_of(kind, functools.partial(internals.asked_op, kind, attrs), inputs, outputs)
 
 
 @functools.lru_cache(ANSWERS)
 def _of_eager(
     kind: str, attrs: tuple[Any, ...], inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]
 ) -> Answer:
-    return _asked(kind, functools.partial(internals.asked_op, kind, attrs), inputs, outputs)
+    return _answer_of(kind, functools.partial(internals.asked_op, kind, attrs), inputs, outputs)
 
 
 def of_graph(op: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Answer:
@@ -72,54 +72,63 @@ def of_graph(op: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Answ
     name = internals.custom_gradient_of(op) or op.type
     attrs = sorted((key, value.SerializeToString()) for key, value in op.node_def.attr.items())
     key = name, tuple(attrs), tuple(inputs), tuple(outputs)
-    known = _KNOWN.get(key)
-    if known is None:
-        if len(_KNOWN) >= ANSWERS:
-            _KNOWN.clear()
-        made = functools.partial(internals.AskedOp, op)
-        known = _KNOWN[key] = _asked(name, made, inputs, outputs)
-    return known
+    answer = _OF_GRAPHS.get(key)
+    if answer is None:
+        if len(_OF_GRAPHS) >= ANSWERS:
+            _OF_GRAPHS.clear()
+        make_op = functools.partial(internals.AskedOp, op)
+        answer = _OF_GRAPHS[key] = _answer_of(name, make_op, inputs, outputs)
+    return answer
 
 
-_KNOWN: dict[Any, Answer] = {}
+_OF_GRAPHS: dict[Any, Answer] = {}
 """The answers about operations of graphs, by their names, attributes, and what they take and make."""
 
 
-def _asked(
-    name: str, made: Callable[[list[Any], list[Any]], Any], inputs: Sequence[Shape], outputs: Sequence[Shape]
+def _answer_of(
+    name: str,
+    make_op: Callable[[list[Any], list[Any]], Any],
+    inputs: Sequence[Shape],
+    outputs: Sequence[Shape],
 ) -> Answer:
-    """What the gradient function of that name returns."""
+    """What the gradient function of that name does with gradients."""
     if name in READS:  # The record has the variable, where TensorFlow takes its handle.
         inputs = [("resource",), *inputs[1:]]
-    every = range(len(inputs))
-    live = [i for i in every if has_gradients(inputs[i][0])]
-    open_ = [j for j, sizes in enumerate(outputs) if has_gradients(sizes[0])]
+    positions = range(len(inputs))
+    live_inputs = [i for i in positions if has_gradients(inputs[i][0])]
+    live_outputs = [j for j, sizes in enumerate(outputs) if has_gradients(sizes[0])]
     if name == "StopGradient":
-        return Answer(tuple((i, STOPPED, "tf.stop_gradient") for i in every))
-    if not live or not open_:  # Nobody asks for its gradient function.
-        return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every))
+        return Answer(tuple((i, STOPPED, "tf.stop_gradient") for i in positions))
+    if not live_inputs or not live_outputs:  # Nobody asks for its gradient function.
+        return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in positions))
     try:
         function = internals.gradient_function(name)
     except LookupError:
-        told = f"TensorFlow has no gradient function for {name}: to ask for it raises a LookupError"
-        return Answer(tuple((i, UNDEFINED, told) for i in live))
+        why = f"TensorFlow has no gradient function for {name}: to ask for it raises a LookupError"
+        return Answer(tuple((i, UNDEFINED, why) for i in live_inputs))
     if function is None:
-        return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in every))
+        return Answer(tuple((i, NOT_DIFFERENTIABLE, NONE) for i in positions))
     try:
-        given = _gradients(function, made, inputs, outputs, open_)
-        apart = {j: _gradients(function, made, inputs, outputs, [j]) for j in open_ if len(open_) > 1}
+        refusals = _refusals(function, make_op, inputs, outputs, live_outputs)
+        by_output = {
+            j: _refusals(function, make_op, inputs, outputs, [j])
+            for j in live_outputs
+            if len(live_outputs) > 1
+        }
     except Exception as error:  # It wants values, which are not there, or is a user's own.
-        told = f"the gradient function of {name} could not be asked ({type(error).__name__}: {error})"
-        walls = [(i, NOT_DIFFERENTIABLE, NONE) for i in every if i not in live]
-        return Answer(tuple(walls), unknown=told)
-    walls = [(i, NOT_DIFFERENTIABLE, reason) for i, reason in zip(every, given, strict=False) if reason]
-    dead = [(j, FLAT if FLAT in one else _ENDS.format(j)) for j, one in apart.items() if all(one)]
+        why = f"the gradient function of {name} could not be asked ({type(error).__name__}: {error})"
+        walls = [(i, NOT_DIFFERENTIABLE, NONE) for i in positions if i not in live_inputs]
+        return Answer(tuple(walls), unknown=why)
+    walls = [
+        (i, NOT_DIFFERENTIABLE, reason) for i, reason in zip(positions, refusals, strict=False) if reason
+    ]
+    dead = [(j, FLAT if FLAT in alone else _ENDS.format(j)) for j, alone in by_output.items() if all(alone)]
     return Answer(tuple(walls), tuple(dead))
 
 
-def _gradients(
+def _refusals(
     function: Any,
-    made: Callable[[list[Any], list[Any]], Any],
+    make_op: Callable[[list[Any], list[Any]], Any],
     inputs: Sequence[Shape],
     outputs: Sequence[Shape],
     live: Sequence[int],
@@ -129,22 +138,21 @@ def _gradients(
     Where only some of the outputs are used, TensorFlow hands zeros on for the gradients of the others.
     """
 
-    def refusals() -> list[str]:
-        taken, results = [list(map(_placeholder, sizes)) for sizes in (inputs, outputs)]
-        asked = {j: _placeholder(outputs[j]) for j in live}
-        gradients = [asked[j] if j in asked else _zeros(sizes) for j, sizes in enumerate(outputs)]
-        given = function(made(taken, results), *gradients)
-        given = list(given) if isinstance(given, (list, tuple)) else [given]
-        begun = {one.op for one in asked.values()}
-        return [NONE if one is None else "" if _leads(begun, one) else FLAT for one in given]
+    def ask() -> list[str]:
+        operands, results = [list(map(_placeholder, sizes)) for sizes in (inputs, outputs)]
+        seeds = [_placeholder(sizes) if j in live else _zeros(sizes) for j, sizes in enumerate(outputs)]
+        returned = function(make_op(operands, results), *seeds)
+        gradients = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        starts = {seeds[j].op for j in live}
+        return [NONE if g is None else "" if _leads(starts, g) else FLAT for g in gradients]
 
-    return internals.aside(refusals)
+    return internals.aside(ask)
 
 
 def _placeholder(sizes: Shape) -> Any:
     dtype, *rest = sizes
-    known = len(sizes) > 1 or dtype in ("resource", "variant")
-    return tf.compat.v1.placeholder(tf.as_dtype(dtype), rest if known else None)
+    has_sizes = len(sizes) > 1 or dtype in ("resource", "variant")
+    return tf.compat.v1.placeholder(tf.as_dtype(dtype), rest if has_sizes else None)
 
 
 def _zeros(sizes: Shape) -> Any:
@@ -153,7 +161,7 @@ def _zeros(sizes: Shape) -> Any:
     return tf.zeros_like(_placeholder(sizes)) if kind.is_floating or kind.is_complex else None
 
 
-def _leads(begun: Collection[Any], gradient: Any) -> bool:
+def _leads(starts: Collection[Any], gradient: Any) -> bool:
     """Whether a tensor of a graph was made of the results of some operations, and is not always zero.
 
     A gradient is linear in those of the outputs: what is not made of them is zero.
@@ -164,7 +172,7 @@ def _leads(begun: Collection[Any], gradient: Any) -> bool:
     seen = set(stack)
     while stack:
         op = stack.pop()
-        if op is None or op in begun:  # It is no tensor of the graph: nothing is known of it.
+        if op is None or op in starts:  # It is no tensor of the graph: nothing is known of it.
             return True
         more = [x.op for x in op.inputs if x.op not in seen]
         seen.update(more)

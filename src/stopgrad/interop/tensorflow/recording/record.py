@@ -188,14 +188,14 @@ class Departure(NamedTuple):
     serial: int
 
 
-def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]:
-    """The events that led to values, in order, without *known* ones and what led to these."""
-    found = dict.fromkeys([value.event for value in values if value.event not in known])
-    stack = list(found)
+def above(values: Sequence[Value], without: Collection[Event] = ()) -> list[Event]:
+    """The events that led to values, in order, but those in *without* and what led to these."""
+    events = dict.fromkeys([value.event for value in values if value.event not in without])
+    stack = list(events)
     while stack:
         event = stack.pop()
         for value in event.inputs:
-            if value.event not in found and value.event not in known:
-                found[value.event] = None
+            if value.event not in events and value.event not in without:
+                events[value.event] = None
                 stack.append(value.event)
-    return sorted(found, key=lambda event: event.serial)
+    return sorted(events, key=lambda event: event.serial)

@@ -138,19 +138,19 @@ class Recorder:
                 self._notes.setdefault(graph, {})[op_name] = tapes
             return
         if kind == MAKES:  # Its sizes are known when it is read.
-            made = Event(Kind.VARIABLE, "Variable", here(), (), (shape_of(outputs[0]),))
-            self.variables[identity_of(outputs[0])] = None, Value(made, 0)
+            creation = Event(Kind.VARIABLE, "Variable", here(), (), (shape_of(outputs[0]),))
+            self.variables[identity_of(outputs[0])] = None, Value(creation, 0)
             return
         if any(identity_of(x) not in self._values for x in inputs):
             self._read_within(kind, inputs, tapes)
-        taken = [self.value_of(x) for x in inputs]
+        values = [self.value_of(x) for x in inputs]
         if kind in ASSIGNS:
-            self._write(kind, taken, inputs)
+            self._write(kind, values, inputs)
             return
         if kind in READS:
             written = self._assigned.get(identity_of(inputs[0]))
             if written is not None:
-                taken.append(written)
+                values.append(written)
         graph = self._functions.get(kind)
         if graph is not None:  # TensorFlow stops recording for the call, and records it as one afterwards.
             tapes = self._active
@@ -158,7 +158,7 @@ class Recorder:
             Kind.OPERATION if graph is None else Kind.CALL,
             kind,
             here(),
-            tuple(taken),
+            tuple(values),
             tuple([shape_of(y) for y in outputs]),
             tapes,
             attrs,
@@ -175,25 +175,25 @@ class Recorder:
         """
         frame = sys._getframe(_CALLERS)
         names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-        given = tf.nest.flatten([frame.f_locals.get(name) for name in names])
-        for x, one in zip(inputs, given, strict=False):
-            if identity_of(x) in self._values or not hasattr(one, "handle") or one.dtype != x.dtype:
+        arguments = tf.nest.flatten([frame.f_locals.get(name) for name in names])
+        for x, argument in zip(inputs, arguments, strict=False):
+            if identity_of(x) in self._values or not hasattr(argument, "handle") or argument.dtype != x.dtype:
                 continue
-            self.accessed(one)
-            variable = self.variable(one)
-            written = self._assigned.get(identity_of(one.handle))
-            taken = (variable,) if written is None else (variable, written)
-            read = Kind.READ if kind == "StopGradient" else Kind.OPERATION
-            event = Event(read, "ReadVariableOp", here(), taken, (shape_of(x),), tapes)
+            self.accessed(argument)
+            variable = self.variable(argument)
+            written = self._assigned.get(identity_of(argument.handle))
+            values = (variable,) if written is None else (variable, written)
+            event_kind = Kind.READ if kind == "StopGradient" else Kind.OPERATION
+            event = Event(event_kind, "ReadVariableOp", here(), values, (shape_of(x),), tapes)
             self._note(event, [x])
 
-    def _write(self, kind: str, taken: list[Value], inputs: Sequence[Any]) -> None:
+    def _write(self, kind: str, values: list[Value], inputs: Sequence[Any]) -> None:
         """Note what was written into a variable, for as long as the tapes are open that were open then.
 
         A variable's first value is written while recording is stopped.
         """
         event = Event(
-            Kind.ASSIGNED, kind, here(), tuple(taken[1:]), (taken[1].event.results[taken[1].number],)
+            Kind.ASSIGNED, kind, here(), tuple(values[1:]), (values[1].event.results[values[1].number],)
         )
         key = identity_of(inputs[0])
         if self._active:
@@ -213,17 +213,17 @@ class Recorder:
     def _sweep(self) -> None:
         """Drop the values whose tensors have been freed, and variables that are gone."""
         self.variables = {
-            key: kept for key, kept in self.variables.items() if kept[0] is None or kept[0]() is not None
+            key: entry for key, entry in self.variables.items() if entry[0] is None or entry[0]() is not None
         }
-        self._values = {key: kept for key, kept in self._values.items() if kept[0]() is not None}
+        self._values = {key: entry for key, entry in self._values.items() if entry[0]() is not None}
         self._limit = max(_FEWEST, 2 * len(self._values))
 
     def value_of(self, tensor: Any) -> Value:
         """The value of a tensor that is no graph's, or of a handle; a new one if nothing made it."""
         key = identity_of(tensor)
-        known = self._values.get(key) or self.variables.get(key)
-        if known is not None:
-            return known[1]
+        entry = self._values.get(key) or self.variables.get(key)
+        if entry is not None:
+            return entry[1]
         is_handle = tensor.dtype == tf.resource
         kind = Kind.VARIABLE if is_handle else Kind.CONSTANT
         about = internals.attributes_of(tensor) if is_handle else {}
@@ -238,8 +238,8 @@ class Recorder:
     def watched_tensors(self) -> list[tuple[Any, Value]]:
         """The tensors that tapes were told to watch, as far as they are alive."""
         watched = {key for tape in self._tapes.values() for key in tape.watched}
-        kept = [self._values[key] for key in sorted(watched) if key in self._values]
-        return [(ref(), value) for ref, value in kept]
+        entries = [self._values[key] for key in sorted(watched) if key in self._values]
+        return [(ref(), value) for ref, value in entries]
 
     def living(self) -> list[Value]:
         """The values whose tensors are alive."""
@@ -259,8 +259,8 @@ class Recorder:
     def knows(self, tensor: Any) -> bool:
         """Whether something that was recorded made a tensor, or it was recorded in a graph."""
         if isinstance(tensor, internals.EagerTensor):
-            known = self._values.get(identity_of(tensor))
-            return known is not None and known[1].event.kind is not Kind.CONSTANT
+            entry = self._values.get(identity_of(tensor))
+            return entry is not None and entry[1].event.kind is not Kind.CONSTANT
         return tensor.graph in self._notes
 
     def tapes_at(self, graph: Any, operation: str) -> tuple[Tape, ...]:
@@ -303,20 +303,20 @@ class Recorder:
 
         @functools.wraps(backward)
         def observed(*gradients: Any) -> Any:
-            given = backward(*gradients)
-            event.passes = [
-                one is not None for one in (given if isinstance(given, (list, tuple)) else [given])
-            ]
-            return given
+            input_gradients = backward(*gradients)
+            is_list = isinstance(input_gradients, (list, tuple))
+            listed = input_gradients if is_list else [input_gradients]
+            event.passes = [gradient is not None for gradient in listed]
+            return input_gradients
 
         return observed
 
     def _closed_over(self, event: Event, outputs: Sequence[Any]) -> list[Value]:
         """What results were made of beside what a custom gradient was given, as far as it has gradients."""
-        known = [self._values.get(identity_of(y)) for y in outputs]
-        results = [one[1] for one in known if one is not None]
-        given = {*event.inputs, *[x for value in event.inputs for x in value.event.inputs if _is_variable(x)]}
-        closed = closed_over(results, given, lambda value: value.event.inputs)
+        entries = [self._values.get(identity_of(y)) for y in outputs]
+        results = [entry[1] for entry in entries if entry is not None]
+        arguments = {alias for value in event.inputs for alias in _aliases(value)}
+        closed = closed_over(results, arguments, lambda value: value.event.inputs)
         return [value for value in closed if has_gradients(value.event.results[value.number][0])]
 
     # -------------------------------------------------------------------------------------------- variables
@@ -328,14 +328,14 @@ class Recorder:
         if not isinstance(handle, internals.EagerTensor):
             return
         key = identity_of(handle)
-        known = self.variables.get(key)
-        if known is None or known[0] is None:
-            value = known[1] if known is not None else self.value_of(handle)
+        entry = self.variables.get(key)
+        if entry is None or entry[0] is None:
+            value = entry[1] if entry is not None else self.value_of(handle)
             value.event.call = name_of(variable)
             value.event.results = (sizes_of(tf.as_dtype(variable.dtype), tf.TensorShape(variable.shape)),)
             own = variable if first is keras.plain(variable) else first
             self.variables[key] = weakref.ref(own), value
-            self.variables.update({identity_of(one.handle): (None, value) for one in others})
+            self.variables.update({identity_of(copy.handle): (None, value) for copy in others})
             if self.meet is not None:
                 self.meet(variable)
 
@@ -348,20 +348,20 @@ class Recorder:
 
     def pushed(self, tape: Any, place: RawLocation | None) -> None:
         """A tape begins to record, for the first time, again after a pause, or anew."""
-        known = self._tapes.get(tape)
-        if known is None:
-            known = self._tapes[tape] = Tape(place, internals.reads_variables(tape))
-        elif known.closed:
-            known.pauses.append((known.closed, now(), place))
-            known.closed = 0
-        self._active = (*self._active, known)
+        record = self._tapes.get(tape)
+        if record is None:
+            record = self._tapes[tape] = Tape(place, internals.reads_variables(tape))
+        elif record.closed:
+            record.pauses.append((record.closed, now(), place))
+            record.closed = 0
+        self._active = (*self._active, record)
 
     def popped(self, tape: Any) -> None:
         """A tape ceases to record."""
-        known = self._tapes.get(tape)
-        if known is not None:
-            known.closed = now()
-            self._active = tuple([one for one in self._active if one is not known])
+        record = self._tapes.get(tape)
+        if record is not None:
+            record.closed = now()
+            self._active = tuple([active for active in self._active if active is not record])
         if not self._recording:
             self._assigned.clear()
 
@@ -371,16 +371,16 @@ class Recorder:
 
     def watches(self, tape: Any, tensors: Sequence[Any]) -> None:
         """A tape is told to watch tensors and variables."""
-        known = self._tapes.get(tape)
-        if known is None:
+        record = self._tapes.get(tape)
+        if record is None:
             return
         for x in tensors:
             if hasattr(x, "handle"):
                 self.accessed(x)
                 x = x.handle
-            known.watched.setdefault(identity_of(x), now())
+            record.watched.setdefault(identity_of(x), now())
             if isinstance(x, internals.EagerTensor):
-                self._begin_at(x, known)
+                self._begin_at(x, record)
 
     def _begin_at(self, tensor: Any, tape: Tape) -> None:
         """What a tape watches is where its paths begin, even if something made it that it did not record."""
@@ -391,9 +391,9 @@ class Recorder:
 
     def tape_with(self, inner: Any) -> Tape | None:
         """The tape whose own record is *inner*."""
-        for tape, known in self._tapes.items():
+        for tape, record in self._tapes.items():
             if internals.record_of(tape) is inner:
-                return known
+                return record
         return None
 
     # -------------------------------------------------------------------------------- gradients, and leaving
@@ -404,29 +404,29 @@ class Recorder:
         targets: Sequence[Any],
         sources: Sequence[Any],
         raw: Sequence[Any],
-        given: Sequence[Any],
+        gradients: Sequence[Any],
         zeros: bool,
         tape: Tape | None,
         place: RawLocation | None,
     ) -> Asking:
         """A gradient was asked for."""
-        found = []
-        for i, (source, one, gradient) in enumerate(zip(sources, raw, given, strict=True)):
-            if hasattr(one, "handle"):
-                self.accessed(one)
-            name = name_of(one) if hasattr(one, "handle") else f"sources[{i}]"
+        records = []
+        for i, (source, x, gradient) in enumerate(zip(sources, raw, gradients, strict=True)):
+            if hasattr(x, "handle"):
+                self.accessed(x)
+            name = name_of(x) if hasattr(x, "handle") else f"sources[{i}]"
             if name in ("Variable", f"sources[{i}]"):  # It has no name of its own.
-                name = called_by_user(one) or name
-            held = not getattr(one, "trainable", True)
-            some = None if zeros else gradient is not None
-            variable = one if hasattr(one, "handle") else None
-            found.append(Source(name, self.place_in_record(source), some, held, variable))
+                name = called_by_user(x) or name
+            is_frozen = not getattr(x, "trainable", True)
+            has_gradient = None if zeros else gradient is not None
+            variable = x if hasattr(x, "handle") else None
+            records.append(Source(name, self.place_in_record(source), has_gradient, is_frozen, variable))
         losses = tuple([self.place_in_record(target) for target in targets])
-        asking = Asking(kind, losses, tuple(found), place, tape)
+        asking = Asking(kind, losses, tuple(records), place, tape)
         if self.measures:
-            asking.sizes = magnitudes_of(raw, given)
+            asking.sizes = magnitudes_of(raw, gradients)
         if self.arrived is not None:
-            self.arrived(raw, given)
+            self.arrived(raw, gradients)
         self.askings.append(asking)
         return asking
 
@@ -442,16 +442,20 @@ class Recorder:
 
     def departed(self, tensor: Any, call: str) -> None:
         """A tensor's value is taken for Python."""
-        known = self._values.get(identity_of(tensor))
-        if known is None or known[1].event.kind is Kind.CONSTANT:
+        entry = self._values.get(identity_of(tensor))
+        if entry is None or entry[1].event.kind is Kind.CONSTANT:
             return
         place = here()
         if place is not None:
-            self.departures[place] = Departure(known[1], call, place, now())
+            self.departures[place] = Departure(entry[1], call, place, now())
 
 
-def _is_variable(value: Value) -> bool:
-    return value.event.kind is Kind.VARIABLE
+def _aliases(value: Value) -> list[Value]:
+    """What an argument is known as: also before a tape watched it, and the variable it was read from."""
+    aliases = [value]
+    while aliases[-1].event.call == "tape.watch":
+        aliases.append(aliases[-1].event.inputs[0])
+    return aliases + [x for x in aliases[-1].event.inputs if x.event.kind is Kind.VARIABLE]
 
 
 def name_of(variable: Any) -> str:

@@ -43,7 +43,7 @@ class Observer(Protocol):
 
     lost: dict[str, None]
 
-    def asked(self, asking: Asking, given: Sequence[Any]) -> None:
+    def asked(self, asking: Asking, gradients: Sequence[Any]) -> None:
         """A recorded gradient was asked for."""
 
     def made(self, optimizer: Any, place: RawLocation | None) -> None:
@@ -75,12 +75,12 @@ _PATCHED: set[str] = set()
 _LOCK = threading.RLock()
 
 
-def begin(recorder: Recorder, held: Lifetime) -> None:
-    """Let a recorder run in this thread, for as long as something is held."""
+def begin(recorder: Recorder, lifetime: Lifetime) -> None:
+    """Let a recorder run in this thread, for as long as *lifetime* lasts."""
     _patch_everything()
     recorders, callbacks, callback = _RUNNING.recorders, internals.callbacks(), _Callback(recorder)
-    held.do(functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder))
-    held.do(functools.partial(callbacks.append, callback), functools.partial(callbacks.remove, callback))
+    lifetime.do(functools.partial(recorders.append, recorder), functools.partial(recorders.remove, recorder))
+    lifetime.do(functools.partial(callbacks.append, callback), functools.partial(callbacks.remove, callback))
 
 
 def observe(observer: Observer) -> None:
@@ -132,17 +132,17 @@ def patch_keras() -> None:
 
 def patch_legacy_keras() -> None:
     """Patch the optimizers of tf_keras, which are there."""
-    made, stepping = internals.legacy_optimizers()
+    base, stepping = internals.legacy_optimizers()
     with _LOCK:
-        _patch(made, "__init__", _making_optimizers)
+        _patch(base, "__init__", _making_optimizers)
         _patch(stepping, "apply_gradients", _stepping_pairs)
 
 
 def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> None:
     key = f"{owner.__name__}.{name}"
     if key not in _PATCHED and name in vars(owner):
-        made = functools.wraps(vars(owner)[name])(wrapper(vars(owner)[name]))
-        at_once([functools.partial(setattr, owner, name, made), functools.partial(_PATCHED.add, key)])
+        wrapped = functools.wraps(vars(owner)[name])(wrapper(vars(owner)[name]))
+        at_once([functools.partial(setattr, owner, name, wrapped), functools.partial(_PATCHED.add, key)])
 
 
 def _recorders() -> Sequence[Recorder]:
@@ -231,21 +231,21 @@ def _differentiating(differentiate: Original) -> Original:
     ) -> Any:
         recorders = list(_recorders())
         tapes = [_safely(recorder, recorder.tape_with, tape) for recorder in recorders]
-        given = differentiate(tape, target, sources, output_gradients, sources_raw, unconnected_gradients)
+        gradients = differentiate(tape, target, sources, output_gradients, sources_raw, unconnected_gradients)
         zeros = tf.UnconnectedGradients(unconnected_gradients) is not tf.UnconnectedGradients.NONE
         raw = sources if sources_raw is None or len(sources_raw) != len(sources) else sources_raw
-        for recorder, known in zip(recorders, tapes, strict=True):
-            _ask(recorder, ("tape.gradient", target, sources, raw, given, zeros, known), given)
-        return given
+        for recorder, record in zip(recorders, tapes, strict=True):
+            _ask(recorder, ("tape.gradient", target, sources, raw, gradients, zeros, record), gradients)
+        return gradients
 
     return imperative_grad
 
 
-def _ask(recorder: Recorder, args: tuple[Any, ...], given: Sequence[Any]) -> None:
+def _ask(recorder: Recorder, args: tuple[Any, ...], gradients: Sequence[Any]) -> None:
     """Tell a recorder that a gradient was asked for, and observers what it made of that."""
     asking = _safely(recorder, recorder.asked, *args, _line())
     for observer in _observers() if asking is not None else ():
-        _safely(observer, observer.asked, asking, given)
+        _safely(observer, observer.asked, asking, gradients)
 
 
 def _explaining(gradient: Original) -> Original:
@@ -310,17 +310,17 @@ def _stepping(apply: Original) -> Original:
         grads = list(grads)
         place = _line() if _observers() or _recorders() else None
         for observer in _observers():
-            held = variables or keras.held_by(optimizer)
-            _safely(observer, observer.applies, optimizer, grads, held, place)
+            stepped = variables or keras.held_by(optimizer)
+            _safely(observer, observer.applies, optimizer, grads, stepped, place)
         try:
-            made = apply(optimizer, grads, variables)
+            result = apply(optimizer, grads, variables)
         except Exception as error:
             for recorder in _recorders():
                 recorder.explain(recorder, error, place)
             raise
         for observer in _observers():
             _safely(observer, observer.applied, optimizer)
-        return made
+        return result
 
     return applied
 
@@ -332,31 +332,35 @@ def _stepping_pairs(apply: Original) -> Original:
         pairs = list(grads_and_vars)
         place = _line() if _observers() or _recorders() else None
         for observer in _observers():
-            grads, variables = [one for one, _ in pairs], [one for _, one in pairs]
+            grads, variables = [gradient for gradient, _ in pairs], [variable for _, variable in pairs]
             _safely(observer, observer.applies, optimizer, grads, variables, place)
         try:
-            made = apply(optimizer, pairs, *args, **kwargs)
+            result = apply(optimizer, pairs, *args, **kwargs)
         except Exception as error:
             for recorder in _recorders():
                 recorder.explain(recorder, error, place)
             raise
         for observer in _observers():
             _safely(observer, observer.applied, optimizer)
-        return made
+        return result
 
     return apply_gradients
 
 
 def _differentiating_graphs(differentiate: Original) -> Original:
     def _GradientsHelper(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802
-        given = differentiate(ys, xs, *args, **kwargs)
+        gradients = differentiate(ys, xs, *args, **kwargs)
         if kwargs.get("src_graph") is None and _recorders():
             targets, sources = tf.nest.flatten(ys), tf.nest.flatten(xs)
             tensors = [getattr(x, "handle", x) for x in sources]
             if all(isinstance(x, tf.Tensor) for x in (*targets, *tensors)):
                 for recorder in _recorders():
-                    _ask(recorder, ("tf.gradients", targets, tensors, sources, given, False, None), given)
-        return given
+                    _ask(
+                        recorder,
+                        ("tf.gradients", targets, tensors, sources, gradients, False, None),
+                        gradients,
+                    )
+        return gradients
 
     return _GradientsHelper
 

@@ -69,14 +69,14 @@ class Optimizer:
 
     Attributes:
         ref: the optimizer.
-        made, stepped: the lines at which it was made, and at which it first stepped.
+        made_at, stepped_at: the lines at which it was made, and at which it first stepped.
         steps: how often a step was seen, or traced.
         held: the variables that it was given gradients of, by the numbers of their handles.
     """
 
     ref: Any
-    made: RawLocation | None = None
-    stepped: RawLocation | None = None
+    made_at: RawLocation | None = None
+    stepped_at: RawLocation | None = None
     steps: int = 0
     held: dict[int, str] = field(default_factory=dict)
 
@@ -107,7 +107,7 @@ class Facts:
         self.unknown: dict[str, None] = {}
         self._unread: list[Variable] = []
 
-    def asked(self, asking: Asking, given: Sequence[Any]) -> None:
+    def asked(self, asking: Asking, gradients: Sequence[Any]) -> None:
         """A gradient was asked for."""
         key = asking.place or asking.kind
         point = self.points.get(key)
@@ -117,46 +117,48 @@ class Facts:
             point = self.points[key] = Point(asking)
         point.calls += 1
         names = {source.value: name for name, source in named_sources(asking).items()}
-        for source, gradient in zip(asking.sources, given, strict=True):
+        for source, gradient in zip(asking.sources, gradients, strict=True):
             name = names[source.value]  # Two may have one name of their own.
             if source.variable is not None:
                 point.variables[name] = self.met(source.variable)
-            known = point.of.setdefault(name, Gradients())
+            tally = point.of.setdefault(name, Gradients())
             if source.some is not None:
-                known.some += source.some
-                known.none += not source.some
-            self._look(name, known, gradient, point.calls)
+                tally.some += source.some
+                tally.none += not source.some
+            self._look(name, tally, gradient, point.calls)
 
-    def _look(self, name: str, known: Gradients, gradient: Any, call: int) -> None:
+    def _look(self, name: str, tally: Gradients, gradient: Any, call: int) -> None:
         """Look at the values of a gradient, where it has some."""
         values = getattr(gradient, "values", gradient)
         if not isinstance(values, internals.EagerTensor):
             return
         norm = internals.unseen(lambda: float(tf.norm(tf.cast(tf.abs(values), tf.float64))))
-        known.seen += 1
-        known.zero += norm == 0.0
-        if not np.isfinite(norm) and not known.nan:
-            known.nan = call
-        kept = self.norms.setdefault(name, [])
-        if len(kept) < NORMS:
-            kept.append((call, norm))
+        tally.seen += 1
+        tally.zero += norm == 0.0
+        if not np.isfinite(norm) and not tally.nan:
+            tally.nan = call
+        norms = self.norms.setdefault(name, [])
+        if len(norms) < NORMS:
+            norms.append((call, norm))
 
     def met(self, variable: Any) -> int:
         """Note a variable; the number of its handle."""
         key = _key_of(variable)
         if key not in self.variables:
-            known = Variable(weakref.ref(variable), name_of(variable), self.elements(variable))
-            self.variables[key] = known
-            if known.start is None:
-                self._unread.append(known)
+            record = Variable(weakref.ref(variable), name_of(variable), self.elements(variable))
+            self.variables[key] = record
+            if record.start is None:
+                self._unread.append(record)
         return key
 
     def begin(self) -> None:
         """Read the variables that had no values yet, as where they were first met in a trace."""
-        for known in self._unread if tf.executing_eagerly() else ():
-            variable = known.ref()
-            known.start = None if variable is None else self.elements(variable)
-        self._unread = [known for known in self._unread if known.start is None and known.ref() is not None]
+        for record in self._unread if tf.executing_eagerly() else ():
+            variable = record.ref()
+            record.start = None if variable is None else self.elements(variable)
+        self._unread = [
+            record for record in self._unread if record.start is None and record.ref() is not None
+        ]
 
     def elements(self, variable: Any) -> Any:
         """Some of the elements of a variable, evenly spread; None if they cannot be read."""
@@ -172,39 +174,39 @@ class Facts:
 
     def made(self, optimizer: Any, place: RawLocation | None) -> None:
         """An optimizer was made."""
-        self.optimizers[id(optimizer)] = Optimizer(weakref.ref(optimizer), made=place)
+        self.optimizers[id(optimizer)] = Optimizer(weakref.ref(optimizer), made_at=place)
 
     def applies(
         self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
     ) -> None:
         """An optimizer is about to step; it leaves out what it gets None for."""
-        known = self.optimizers.setdefault(id(optimizer), Optimizer(weakref.ref(optimizer)))
-        known.steps += 1
-        known.stepped = known.stepped or place
-        for gradient, one in zip(gradients, variables, strict=False):
+        record = self.optimizers.setdefault(id(optimizer), Optimizer(weakref.ref(optimizer)))
+        record.steps += 1
+        record.stepped_at = record.stepped_at or place
+        for gradient, variable in zip(gradients, variables, strict=False):
             if gradient is not None:
-                known.held[self.met(one)] = name_of(one)
+                record.held[self.met(variable)] = name_of(variable)
 
     def iterations(self) -> list[int]:
         """How often each optimizer has stepped, as it says itself."""
-        found = []
-        for known in self.optimizers.values():
-            optimizer = known.ref()
-            if optimizer is not None and known.steps:
+        counts = []
+        for record in self.optimizers.values():
+            optimizer = record.ref()
+            if optimizer is not None and record.steps:
                 try:
-                    found.append(int(internals.copies_of(optimizer.iterations)[0]))
+                    counts.append(int(internals.copies_of(optimizer.iterations)[0]))
                 except (AttributeError, TypeError, ValueError):
                     continue
-        return found
+        return counts
 
     def has_moved(self, key: int) -> bool | None:
         """Whether any element of a variable that is compared has changed; None if that is not known."""
-        known = self.variables[key]
-        variable = known.ref()
-        if variable is None or known.start is None:
+        record = self.variables[key]
+        variable = record.ref()
+        if variable is None or record.start is None:
             return None
         now = self.elements(variable)
-        return None if now is None else not np.array_equal(now, known.start, equal_nan=True)
+        return None if now is None else not np.array_equal(now, record.start, equal_nan=True)
 
     def dtype_of(self, key: int) -> str:
         """The name of a variable's dtype; empty if it is gone."""
@@ -218,20 +220,20 @@ class Facts:
     def averages(self, key: int, optimizer: Any) -> list[Any]:
         """Some of the elements of what one of Keras' optimizers keeps beside a variable, such as momentum."""
         own = keras.held_by(optimizer)
-        places = [i for i, one in enumerate(own) if _key_of(one) == key]
-        beside = [kept for kept in vars(optimizer).values() if isinstance(kept, list) and kept is not own]
-        found = []
-        for kept in beside:
-            if places and len(kept) == len(own) and all(hasattr(one, "handle") for one in kept):
-                read = None if kept[places[0]] is own[places[0]] else self.elements(kept[places[0]])
-                found += [] if read is None else [read]
-        return found
+        places = [i for i, variable in enumerate(own) if _key_of(variable) == key]
+        beside = [slots for slots in vars(optimizer).values() if isinstance(slots, list) and slots is not own]
+        averages = []
+        for slots in beside:
+            if places and len(slots) == len(own) and all(hasattr(slot, "handle") for slot in slots):
+                values = None if slots[places[0]] is own[places[0]] else self.elements(slots[places[0]])
+                averages += [] if values is None else [values]
+        return averages
 
     def is_finite(self, key: int) -> bool | None:
         """Whether a variable that was finite at first still is; None if that is not known."""
-        known = self.variables[key]
-        variable = known.ref()
-        if variable is None or known.start is None or not np.all(np.isfinite(known.start)):
+        record = self.variables[key]
+        variable = record.ref()
+        if variable is None or record.start is None or not np.all(np.isfinite(record.start)):
             return None
         now = self.elements(variable)
         return None if now is None else bool(np.all(np.isfinite(now)))

@@ -100,9 +100,9 @@ class Session:
             return min(self.steps, max([point.calls for point in self.facts.points.values()], default=0))
         return min(self.steps, max(self._recorded, int(bool(self.facts.points))))
 
-    def asked(self, asking: Asking, given: Sequence[Any]) -> None:
+    def asked(self, asking: Asking, gradients: Sequence[Any]) -> None:
         """A gradient was asked for."""
-        self.facts.asked(asking, given)
+        self.facts.asked(asking, gradients)
         while len(self.recorder.askings) > 1:
             self.recorder.askings.popleft()
 
@@ -134,12 +134,12 @@ class Session:
             if self._told is not None:
                 self._told()
             return
-        wanted = steps < FIRST or (steps + 1) % self._every == 0
+        is_due = steps < FIRST or (steps + 1) % self._every == 0
         if steps == FIRST and self._progress is not None:
             self._progress(f"{FIRST} steps are recorded; from now on, one in {self._every}")
-        if wanted and self._held is None:
+        if is_due and self._held is None:
             self._record()
-        elif not wanted and self._held is not None:
+        elif not is_due and self._held is not None:
             self._rest()
 
     # --------------------------------------------------------------------------------------- the end
@@ -156,9 +156,9 @@ class Session:
 
     def problems(self, error: BaseException | None = None) -> list[Problem]:
         """What is wrong: the cause of an error that ended the training, and what the facts say."""
-        found = None if error is None else problem_of(error)
-        if found is None and error is not None:
+        problem = None if error is None else problem_of(error)
+        if problem is None and error is not None:
             explain(self.recorder, error, None)
-            found = problem_of(error)
-        cause = [] if found is None else [found]
+            problem = problem_of(error)
+        cause = [] if problem is None else [problem]
         return [*cause, *problems_of(self.facts, self.recorder, cause)]

@@ -26,16 +26,16 @@ MANY = 3
 
 def problems_of(facts: Facts, recorder: Recorder, cause: Sequence[Problem] = ()) -> list[Problem]:
     """All findings of a training that the cause of the error which ended it does not explain."""
-    if any(one.kind == "no-gradients-provided" for one in cause):
+    if any(problem.kind == "no-gradients-provided" for problem in cause):
         return []
-    known = _Known(facts)
-    found: list[Problem] = []
+    training = _Training(facts)
+    problems: list[Problem] = []
     for verdict in VERDICTS:
-        found += verdict(known, recorder)
-    return found
+        problems += verdict(training, recorder)
+    return problems
 
 
-class _Known:
+class _Training:
     """The facts, by variable."""
 
     points: list[Point]
@@ -46,8 +46,8 @@ class _Known:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.points = list(facts.points.values())
-        self.stepping = [one for one in facts.optimizers.values() if one.steps]
-        self.held = {key for one in self.stepping for key in one.held}
+        self.stepping = [optimizer for optimizer in facts.optimizers.values() if optimizer.steps]
+        self.held = {key for optimizer in self.stepping for key in optimizer.held}
         self.arriving = {
             key for point in self.points for name, key in point.variables.items() if point.of[name].some
         }
@@ -85,19 +85,19 @@ class _Known:
         return variable is None or bool(variable.trainable)
 
 
-def no_gradient(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+def no_gradient(training: _Training, recorder: Recorder) -> Iterator[Problem]:
     """Variables for which TensorFlow gives None, each time."""
-    for point in known.points:
-        names = known.silent(point)
-        if not names or not (known.stepping or known.arriving):
+    for point in training.points:
+        names = training.silent(point)
+        if not names or not (training.stepping or training.arriving):
             continue
         asking = point.asking
         flow = explained("explain", recorder, asking.losses, subjects_asked(asking), None, asking)
         apart: dict[tuple[Any, ...], list[str]] = {}
         for name in names:
             key = point.variables[name]
-            moves = bool(known.facts.has_moved(key))
-            if moves and key not in known.held:
+            moves = bool(training.facts.has_moved(key))
+            if moves and key not in training.held:
                 continue  # The program itself moves it, such as the weights of a target.
             lines = tuple((site.location.file, site.location.line) for site in cutting(flow, [name]))
             is_unused = flow[name].status is Status.DISCONNECTED and not lines
@@ -109,13 +109,13 @@ def no_gradient(known: _Known, recorder: Recorder) -> Iterator[Problem]:
 def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: bool) -> Problem:
     """The finding about variables without gradient."""
     receive = "receives" if len(names) == 1 else "receive"
-    it = "it" if len(names) == 1 else "them"
+    pronoun = "it" if len(names) == 1 else "them"
     lines = [*cutting(flow, names), *sites("called", "differentiated here", point.asking.place)]
     evidence = {"calls": point.calls, "gradients": 0}
     if moves:
         return Problem(
             "moves-frozen",
-            f"no gradient arrives at {some(names, 3)}, and the optimizer moves {it} all the same",
+            f"no gradient arrives at {some(names, 3)}, and the optimizer moves {pronoun} all the same",
             lines,
             names,
             {**evidence, "moved": True},
@@ -134,7 +134,7 @@ def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: 
         )
     return Problem(
         "no-gradient",
-        f"{some(names, 3)} {receive} no gradient: all ways from the loss to {it} are cut",
+        f"{some(names, 3)} {receive} no gradient: all ways from the loss to {pronoun} are cut",
         lines,
         names,
         evidence,
@@ -142,11 +142,11 @@ def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: 
     )
 
 
-def not_finite(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+def not_finite(training: _Training, recorder: Recorder) -> Iterator[Problem]:
     """Gradients, or what they made of variables, that are NaN or infinite."""
-    for point in known.points:
-        first = min([one.nan for one in point.of.values() if one.nan], default=0)
-        names = [name for name, one in point.of.items() if first and one.nan == first]
+    for point in training.points:
+        first = min([gradients.nan for gradients in point.of.values() if gradients.nan], default=0)
+        names = [name for name, gradients in point.of.items() if first and gradients.nan == first]
         if names:
             yield Problem(
                 "nan-gradient",
@@ -158,28 +158,34 @@ def not_finite(known: _Known, recorder: Recorder) -> Iterator[Problem]:
                 first,
             )
             return
-    names = [known.facts.variables[key].name for key in known.held if known.facts.is_finite(key) is False]
+    names = [
+        training.facts.variables[key].name for key in training.held if training.facts.is_finite(key) is False
+    ]
     if names:
         yield Problem(
             "nan-gradient",
             f"{some(sorted(names), 3)} became NaN or infinite in the training",
-            [site for one in known.stepping[:1] for site in sites("step", "stepped here", one.stepped)],
+            [
+                site
+                for optimizer in training.stepping[:1]
+                for site in sites("step", "stepped here", optimizer.stepped_at)
+            ],
             sorted(names),
             {"variables": len(names)},
             "tf.debugging.enable_check_numerics() names the operation that makes the first one",
         )
 
 
-def zero(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+def zero(training: _Training, recorder: Recorder) -> Iterator[Problem]:
     """Gradients that were exactly zero, each time that they were seen."""
-    for point in known.points:
+    for point in training.points:
         names = [
             name
-            for name, one in point.of.items()
-            if name in point.variables and one.seen >= MANY and one.zero == one.seen
+            for name, gradients in point.of.items()
+            if name in point.variables and gradients.seen >= MANY and gradients.zero == gradients.seen
         ]
         if len(names) < len(point.of) and not any(
-            known.has_directions(point.variables[one]) for one in names
+            training.has_directions(point.variables[name]) for name in names
         ):
             continue  # A bias alone: where a loss is of differences, what is added to all cancels.
         if names:
@@ -194,20 +200,24 @@ def zero(known: _Known, recorder: Recorder) -> Iterator[Problem]:
             )
 
 
-def not_stepped(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+def not_stepped(training: _Training, recorder: Recorder) -> Iterator[Problem]:
     """An optimizer that was made, while gradients were computed, and never stepped."""
-    idle = [one for one in known.facts.optimizers.values() if not one.steps and one.ref() is not None]
-    if known.stepping or not idle:
+    idle = [
+        optimizer
+        for optimizer in training.facts.optimizers.values()
+        if not optimizer.steps and optimizer.ref() is not None
+    ]
+    if training.stepping or not idle:
         return
-    for point in known.points:
+    for point in training.points:
         keys = [key for name, key in point.variables.items() if point.of[name].some >= SEVERAL]
-        if keys and all(known.facts.has_moved(key) is False for key in keys):
+        if keys and all(training.facts.has_moved(key) is False for key in keys):
             yield Problem(
                 "never-stepped",
                 "gradients arrive, but the optimizer never steps: no variable changes",
                 [
                     *sites("called", "gradients arrive here", point.asking.place),
-                    *sites("made", "the optimizer is made here", idle[0].made),
+                    *sites("made", "the optimizer is made here", idle[0].made_at),
                 ],
                 (),
                 {"calls": point.calls, "steps": 0},
@@ -216,20 +226,20 @@ def not_stepped(known: _Known, recorder: Recorder) -> Iterator[Problem]:
             return
 
 
-def not_held(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+def not_held(training: _Training, recorder: Recorder) -> Iterator[Problem]:
     """Variables that get gradients which no optimizer is given, and that never change."""
-    if not known.stepping:
+    if not training.stepping:
         return
-    for point in known.points:
-        if not set(point.variables.values()) & known.held and len(known.points) > 1:
+    for point in training.points:
+        if not set(point.variables.values()) & training.held and len(training.points) > 1:
             continue
         names = [
             name
             for name, key in point.variables.items()
             if point.of[name].some >= SEVERAL
-            and key not in known.held
-            and known.is_trainable(key)
-            and known.facts.has_moved(key) is False
+            and key not in training.held
+            and training.is_trainable(key)
+            and training.facts.has_moved(key) is False
         ]
         if names:
             yield Problem(
@@ -239,8 +249,8 @@ def not_held(known: _Known, recorder: Recorder) -> Iterator[Problem]:
                     *sites("called", "gradients arrive here", point.asking.place),
                     *[
                         site
-                        for one in known.stepping[:1]
-                        for site in sites("step", "stepped here", one.stepped)
+                        for optimizer in training.stepping[:1]
+                        for site in sites("step", "stepped here", optimizer.stepped_at)
                     ],
                 ],
                 names,
@@ -250,67 +260,70 @@ def not_held(known: _Known, recorder: Recorder) -> Iterator[Problem]:
             )
 
 
-def without_rate(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+def without_rate(training: _Training, recorder: Recorder) -> Iterator[Problem]:
     """Optimizers that step with gradients and change nothing."""
-    for one in known.stepping:
-        optimizer = one.ref()
-        keys = [key for key in one.held if key in known.arriving]
-        steps = 0 if optimizer is None else _iterations(optimizer, one)
-        if not keys or steps < MANY or any(known.facts.has_moved(key) is not False for key in keys):
+    for record in training.stepping:
+        optimizer = record.ref()
+        keys = [key for key in record.held if key in training.arriving]
+        steps = 0 if optimizer is None else _iterations(optimizer, record)
+        if not keys or steps < MANY or any(training.facts.has_moved(key) is not False for key in keys):
             continue
         rate = _rate(optimizer)
         if rate == 0.0:
             yield Problem(
                 "no-learning-rate",
                 f"the learning rate is 0: in {steps} steps no variable changes",
-                [*sites("step", "stepped here", one.stepped), *sites("made", "made here", one.made)],
-                sorted(one.held.values())[:MANY],
+                [
+                    *sites("step", "stepped here", record.stepped_at),
+                    *sites("made", "made here", record.made_at),
+                ],
+                sorted(record.held.values())[:MANY],
                 {"learning rate": rate, "steps": steps},
                 "set the learning rate, or look at what the schedule makes of it at the first steps",
             )
 
 
-def rounded(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+def rounded(training: _Training, recorder: Recorder) -> Iterator[Problem]:
     """Weights of 16 bits that get gradients and are stepped, and of which no element changes."""
-    for one in known.stepping:
-        optimizer = one.ref()
-        steps = 0 if optimizer is None else _iterations(optimizer, one)
+    for record in training.stepping:
+        optimizer = record.ref()
+        steps = 0 if optimizer is None else _iterations(optimizer, record)
         rate = _rate(optimizer)
         if steps < MANY or not rate:
             continue
         still = {
             key: name
-            for key, name in one.held.items()
-            if known.facts.is_small(key) and known.facts.has_moved(key) is False
+            for key, name in record.held.items()
+            if training.facts.is_small(key) and training.facts.has_moved(key) is False
         }
-        names = [name for key, name in still.items() if known.has_gradient(key, optimizer)]
+        names = [name for key, name in still.items() if training.has_gradient(key, optimizer)]
         if names:
-            dtype = known.facts.dtype_of(next(key for key, name in still.items() if name in names))
+            dtype = training.facts.dtype_of(next(key for key, name in still.items() if name in names))
             yield Problem(
                 "lost-in-rounding",
                 f"the updates of {some(names, 3)} are lost in rounding: added to {dtype} weights they change "
                 "no element",
-                sites("step", "stepped here", one.stepped),
+                sites("step", "stepped here", record.stepped_at),
                 names,
                 {"dtype": dtype, "learning rate": rate, "steps": steps},
                 'keep the weights in float32: keras.mixed_precision.set_global_policy("mixed_bfloat16")',
             )
 
 
-def compared(known: _Known, recorder: Recorder) -> Iterator[Problem]:
+def compared(training: _Training, recorder: Recorder) -> Iterator[Problem]:
     """Losses that compare each prediction with every target."""
-    for point in known.points:
+    for point in training.points:
         asking = point.asking
         if may_be_compared(asking):
             subjects = subjects_asked(asking)
             yield from comparing(explained("explain", recorder, asking.losses, subjects, None, asking))
 
 
-def _iterations(optimizer: Any, one: Optimizer) -> int:
+def _iterations(optimizer: Any, record: Optimizer) -> int:
     try:
         return int(optimizer.iterations)
     except (AttributeError, TypeError, ValueError):
-        return one.steps
+        return record.steps
 
 
 def _rate(optimizer: Any) -> float | None:

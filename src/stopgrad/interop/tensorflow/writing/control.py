@@ -38,8 +38,8 @@ class Writing(Protocol):
     def function(
         self,
         role: str,
-        taken: Sequence[State],
-        given: Sequence[State],
+        takes: Sequence[State],
+        returns: Sequence[State],
         build: Callable[[Any, list[str]], list[str]],
     ) -> str: ...
     def body(self, body: Body, arguments: Sequence[str]) -> list[str]: ...
@@ -55,23 +55,25 @@ _TRUTH = State(sg.bool_, ())
 
 def case(writing: Writing, op: Operation, xs: list[str]) -> list[str]:
     """One of several bodies."""
-    taken, given = _states(op.inputs[1:]), _states(op.outputs)
+    takes, returns = _states(op.inputs[1:]), _states(op.outputs)
 
     def build(branch: Body) -> Callable[[Any, list[str]], list[str]]:
         return lambda inner, arguments: inner.body(branch, arguments)
 
-    names = [writing.function(f"branch_{i}", taken, given, build(one)) for i, one in enumerate(op.branches)]
+    names = [
+        writing.function(f"branch_{i}", takes, returns, build(branch)) for i, branch in enumerate(op.branches)
+    ]
     nodes = writing.nodes
     # TensorFlow takes the last body for every index that is none, and we the first for negative ones.
     index = nodes.add("Maximum", [xs[0], nodes.constant(np.int32(0))], T=sg.int32)
-    made = nodes.add(
+    node = nodes.add(
         "StatelessCase",
         [index, *xs[1:]],
-        Tin=types_attribute([one.number for one in taken]),
-        Tout=types_attribute([one.number for one in given]),
+        Tin=types_attribute([state.number for state in takes]),
+        Tout=types_attribute([state.number for state in returns]),
         branches=function_attribute(*names),
     )
-    return _results(made, range(len(given)))
+    return _results(node, range(len(returns)))
 
 
 def _results(name: str, places: Sequence[int]) -> list[str]:
@@ -82,14 +84,14 @@ def _loop(
     writing: Writing,
     states: Sequence[State],
     first: Sequence[str],
-    going: Callable[[Any, list[str]], list[str]],
+    condition: Callable[[Any, list[str]], list[str]],
     step: Callable[[Any, list[str]], list[str]],
 ) -> str:
-    condition = writing.function("condition", states, [_TRUTH], going)
+    condition_name = writing.function("condition", states, [_TRUTH], condition)
     body = writing.function("body", states, states, step)
-    kinds = types_attribute([one.number for one in states])
+    kinds = types_attribute([state.number for state in states])
     return writing.nodes.add(
-        "StatelessWhile", first, T=kinds, cond=one_function(condition), body=one_function(body)
+        "StatelessWhile", first, T=kinds, cond=one_function(condition_name), body=one_function(body)
     )
 
 
@@ -99,19 +101,19 @@ def repeated(writing: Writing, op: Operation, xs: list[str]) -> list[str]:
     states = [_COUNT, _COUNT, *_states(op.inputs)]
 
     def going(inner: Any, arguments: list[str]) -> list[str]:
-        found: list[str] = inner.body(op.condition, arguments[2:])
+        condition: list[str] = inner.body(op.condition, arguments[2:])
         if op.limit < 0:
-            return found
+            return condition
         less = inner.nodes.add("Less", arguments[:2], T=sg.int32)
-        return [inner.nodes.add("LogicalAnd", [less, *found])]
+        return [inner.nodes.add("LogicalAnd", [less, *condition])]
 
     def step(inner: Any, arguments: list[str]) -> list[str]:
-        made = inner.body(op.body, arguments[2:])
-        return [_next(inner.nodes, arguments[0]), arguments[1], *made, *arguments[2 + count :]]
+        results = inner.body(op.body, arguments[2:])
+        return [_next(inner.nodes, arguments[0]), arguments[1], *results, *arguments[2 + count :]]
 
-    first = [writing.nodes.constant(np.int32(one)) for one in (0, op.limit)]
-    made = _loop(writing, states, [*first, *xs], going, step)
-    return _results(made, range(2, 2 + count))
+    first = [writing.nodes.constant(np.int32(number)) for number in (0, op.limit)]
+    loop = _loop(writing, states, [*first, *xs], going, step)
+    return _results(loop, range(2, 2 + count))
 
 
 def _next(nodes: Nodes, i: str) -> str:
@@ -142,7 +144,7 @@ def scanned(writing: Writing, op: Operation, xs: list[str]) -> list[str]:
             place = inner.nodes.add(
                 "Sub", [inner.nodes.add("Sub", [count, i], T=sg.int32), _one(inner)], T=sg.int32
             )
-        held = arguments[start : start + len(rows)]
+        tensor_lists = arguments[start : start + len(rows)]
         rest = arguments[start + len(rows) :]
         zero = inner.nodes.constant(np.int32(0))
         slices = [
@@ -151,24 +153,24 @@ def scanned(writing: Writing, op: Operation, xs: list[str]) -> list[str]:
             )
             for x, kind in zip(rest[: op.sequences], inputs[carries:], strict=False)
         ]
-        made = inner.body(op.body, [*arguments[2:start], *slices, *rest[op.sequences :]])
+        results = inner.body(op.body, [*arguments[2:start], *slices, *rest[op.sequences :]])
         written = [
-            inner.nodes.add("TensorListSetItem", [one, place, row], element_dtype=y.dtype)
-            for one, row, y in zip(held, made[carries:], rows, strict=True)
+            inner.nodes.add("TensorListSetItem", [tensor_list, place, row], element_dtype=y.dtype)
+            for tensor_list, row, y in zip(tensor_lists, results[carries:], rows, strict=True)
         ]
-        return [_next(inner.nodes, i), count, *made[:carries], *written, *rest]
+        return [_next(inner.nodes, i), count, *results[:carries], *written, *rest]
 
-    made = _loop(writing, states, first, going, step)
+    loop = _loop(writing, states, first, going, step)
     stacked = [
-        nodes.add("TensorListStack", [f"{made}:{start + k}", shape], element_dtype=y.dtype, num_elements=-1)
+        nodes.add("TensorListStack", [f"{loop}:{start + k}", shape], element_dtype=y.dtype, num_elements=-1)
         for k, (y, shape) in enumerate(zip(rows, _narrow(nodes, shapes), strict=True))
     ]
-    return [*_results(made, range(2, start)), *stacked]
+    return [*_results(loop, range(2, start)), *stacked]
 
 
 def _one(inner: Any) -> str:
-    found: str = inner.nodes.constant(np.int32(1))
-    return found
+    constant: str = inner.nodes.constant(np.int32(1))
+    return constant
 
 
 def _narrow(nodes: Nodes, shapes: Sequence[str]) -> list[str]:

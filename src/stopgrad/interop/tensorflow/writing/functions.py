@@ -39,25 +39,25 @@ _NAMES = {
 
 def function_attribute(*names: str) -> Any:
     """An attribute that lists functions."""
-    found = AttrValue()
+    attribute = AttrValue()
     for name in names:
-        found.list.func.add().name = name
-    return found
+        attribute.list.func.add().name = name
+    return attribute
 
 
 def one_function(name: str) -> Any:
     """An attribute that is a function."""
-    found = AttrValue()
-    found.func.name = name
-    return found
+    attribute = AttrValue()
+    attribute.func.name = name
+    return attribute
 
 
 def types_attribute(numbers: Sequence[int]) -> Any:
     """An attribute that lists element types, by their numbers."""
-    found = AttrValue()
-    found.list.SetInParent()
-    found.list.type.extend(numbers)
-    return found
+    attribute = AttrValue()
+    attribute.list.SetInParent()
+    attribute.list.type.extend(numbers)
+    return attribute
 
 
 def rename_functions(graph: Any) -> None:
@@ -68,10 +68,10 @@ def rename_functions(graph: Any) -> None:
         function.signature.name += f"_{digest}"
     for node in [*graph.node, *[node for f in graph.library.function for node in f.node_def]]:
         for attribute in node.attr.values():
-            named = [attribute.func] if attribute.WhichOneof("value") == "func" else list(attribute.list.func)
-            for one in named:
-                if one.name in own:
-                    one.name += f"_{digest}"
+            calls = [attribute.func] if attribute.WhichOneof("value") == "func" else list(attribute.list.func)
+            for called in calls:
+                if called.name in own:
+                    called.name += f"_{digest}"
 
 
 def fill_function(
@@ -104,14 +104,14 @@ def fill_function(
         return f"{node}:{names[i]}:0" if len(names) > 1 else f"{node}:{names[0]}:{i}"
 
     function.signature.name = name
-    for one in arguments:
-        function.signature.input_arg.add(name=one, type=numbers[one])
+    for argument in arguments:
+        function.signature.input_arg.add(name=argument, type=numbers[argument])
     for i, (result, number) in enumerate(zip(results, types, strict=True)):
         function.signature.output_arg.add(name=f"result_{i}", type=number)
         function.ret[f"result_{i}"] = read(result)
     for node in graph.node:
         if node.name not in arguments:
-            made = function.node_def.add()
-            made.CopyFrom(node)
-            del made.input[:]
-            made.input.extend([read(text) for text in node.input])
+            copy = function.node_def.add()
+            copy.CopyFrom(node)
+            del copy.input[:]
+            copy.input.extend([read(text) for text in node.input])

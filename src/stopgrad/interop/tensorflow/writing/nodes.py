@@ -26,31 +26,31 @@ PRODUCER = 1882
 
 def attribute(value: Any) -> Any:
     """An element type, a number, a string, an array, or a list of numbers as an ``AttrValue``."""
-    found = AttrValue()
+    message = AttrValue()
     if isinstance(value, DType):
-        found.type = NUMBERS[value]
+        message.type = NUMBERS[value]
     elif isinstance(value, bool):
-        found.b = value
+        message.b = value
     elif isinstance(value, int):
-        found.i = value
+        message.i = value
     elif isinstance(value, float):
-        found.f = value
+        message.f = value
     elif isinstance(value, str):
-        found.s = value.encode()
+        message.s = value.encode()
     elif isinstance(value, np.ndarray):
-        fill_tensor(found.tensor, value)
+        fill_tensor(message.tensor, value)
     else:
-        found.list.i.extend([int(one) for one in value])
-    return found
+        message.list.i.extend([int(number) for number in value])
+    return message
 
 
 def shape_attribute(shape: Shape) -> Any:
     """A shape as an ``AttrValue``; symbolic sizes are unknown ones."""
-    found = AttrValue()
-    found.shape.SetInParent()
+    message = AttrValue()
+    message.shape.SetInParent()
     for size in shape:
-        found.shape.dim.add().size = size if isinstance(size, int) else -1
-    return found
+        message.shape.dim.add().size = size if isinstance(size, int) else -1
+    return message
 
 
 def fill_tensor(tensor: Any, array: np.ndarray[Any, Any]) -> None:
@@ -109,8 +109,8 @@ class Nodes:
         )
         node.input.extend(inputs)
         for key, value in attributes.items():
-            made = value if isinstance(value, AttrValue) else attribute(value)
-            node.attr[key].CopyFrom(made)
+            message = value if isinstance(value, AttrValue) else attribute(value)
+            node.attr[key].CopyFrom(message)
         return str(node.name)
 
     def constant(self, value: Any, name: str = "") -> str:
@@ -119,10 +119,10 @@ class Nodes:
         key = array.dtype.name, array.shape, array.tobytes()
         if name or key not in self._constants:
             with self.at(self.place if name else "constants"):
-                made = self.add("Const", [], name, value=array, dtype=attribute(_dtype_of(array)))
+                node = self.add("Const", [], name, value=array, dtype=attribute(_dtype_of(array)))
             if name:
-                return made
-            self._constants[key] = made
+                return node
+            self._constants[key] = node
         return self._constants[key]
 
     def shape(self, sizes: Sequence[Any]) -> str:
@@ -131,17 +131,17 @@ class Nodes:
 
     def tidy(self, names: Iterable[str]) -> None:
         """Drop the nodes that these, and placeholders, do not need."""
-        held = {node.name: node for node in self.graph.node}
-        needed = {name for name, node in held.items() if node.op == "Placeholder"}
+        by_name = {node.name: node for node in self.graph.node}
+        needed = {name for name, node in by_name.items() if node.op == "Placeholder"}
         waiting = list(names)
         while waiting:
             name = waiting.pop().partition(":")[0]
             if name not in needed:
                 needed.add(name)
-                waiting += held[name].input
-        kept = [node for node in self.graph.node if node.name in needed]
+                waiting += by_name[name].input
+        nodes = [node for node in self.graph.node if node.name in needed]
         del self.graph.node[:]
-        self.graph.node.extend(kept)
+        self.graph.node.extend(nodes)
 
 
 def _dtype_of(array: np.ndarray[Any, Any]) -> DType:
@@ -169,8 +169,8 @@ def _axis_size(nodes: Nodes, inputs: list[str], attributes: dict[str, Any]) -> s
     kind = dtype_of_number(dtype)
     whole = nodes.add("Shape", inputs, T=kind, out_type=dtype_of_number(_INT64))
     ends = [nodes.constant(np.array([attributes[key]], np.int64)) for key in ("start", "end")]
-    one = nodes.constant(np.array([1], np.int64))
-    return nodes.add("StridedSlice", [whole, *ends, one], T=kind_of_sizes(), Index=kind_of_sizes())
+    step = nodes.constant(np.array([1], np.int64))
+    return nodes.add("StridedSlice", [whole, *ends, step], T=kind_of_sizes(), Index=kind_of_sizes())
 
 
 def _joined(nodes: Nodes, inputs: list[str], attributes: dict[str, Any]) -> str:

@@ -53,8 +53,8 @@ def _best(nodes: Nodes, op: Operation, xs: list[str]) -> str:
     axis = nodes.constant(np.array(op.axis, np.int32))
     kind = op.outputs[0].dtype
     narrow = kind if kind in (sg.int32, sg.int64) else sg.int64
-    found = nodes.add(op.type, [*xs, axis], T=op.inputs[0].dtype, Tidx=sg.int32, output_type=narrow)
-    return found if narrow is kind else nodes.add("Cast", [found], SrcT=narrow, DstT=kind)
+    index = nodes.add(op.type, [*xs, axis], T=op.inputs[0].dtype, Tidx=sg.int32, output_type=narrow)
+    return index if narrow is kind else nodes.add("Cast", [index], SrcT=narrow, DstT=kind)
 
 
 def _running(nodes: Nodes, op: Operation, xs: list[str]) -> str:
@@ -109,8 +109,8 @@ def _packed(nodes: Nodes, op: Operation, xs: list[str]) -> str:
 def _split(nodes: Nodes, op: Operation, xs: list[str]) -> list[str]:
     axis = nodes.constant(np.array(op.axis, np.int32))
     inputs = [*xs, nodes.shape(op.sizes), axis]
-    made = nodes.add("SplitV", inputs, T=op.inputs[0].dtype, Tlen=sg.int64, num_split=len(op.sizes))
-    return [made if not i else f"{made}:{i}" for i in range(len(op.sizes))]
+    node = nodes.add("SplitV", inputs, T=op.inputs[0].dtype, Tlen=sg.int64, num_split=len(op.sizes))
+    return [node if not i else f"{node}:{i}" for i in range(len(op.sizes))]
 
 
 def _padded(nodes: Nodes, op: Operation, xs: list[str]) -> str:
@@ -176,8 +176,8 @@ def scalar(nodes: Nodes, size: Any, kind: Any) -> str:
     if not isinstance(size, sg.Dim):
         return nodes.constant(np.asarray(size, kind.numpy))
     empty = nodes.constant(np.zeros(0, np.int64))
-    found = nodes.add("Reshape", [nodes.shape([size]), empty], T=sg.int64, Tshape=sg.int64)
-    return found if kind is sg.int64 else nodes.add("Cast", [found], SrcT=sg.int64, DstT=kind)
+    reshaped = nodes.add("Reshape", [nodes.shape([size]), empty], T=sg.int64, Tshape=sg.int64)
+    return reshaped if kind is sg.int64 else nodes.add("Cast", [reshaped], SrcT=sg.int64, DstT=kind)
 
 
 def _one_hot(nodes: Nodes, op: Operation, xs: list[str]) -> str:
@@ -189,9 +189,9 @@ def _one_hot(nodes: Nodes, op: Operation, xs: list[str]) -> str:
 def _top(nodes: Nodes, op: Operation, xs: list[str]) -> list[str]:
     kind = op.outputs[1].dtype
     count = nodes.constant(np.array(op.k, np.int32))
-    made = nodes.add("TopKV2", [*xs, count], T=op.inputs[0].dtype)
-    places = f"{made}:1"
-    return [made, places if kind is sg.int32 else nodes.add("Cast", [places], SrcT=sg.int32, DstT=kind)]
+    node = nodes.add("TopKV2", [*xs, count], T=op.inputs[0].dtype)
+    places = f"{node}:1"
+    return [node, places if kind is sg.int32 else nodes.add("Cast", [places], SrcT=sg.int32, DstT=kind)]
 
 
 def _added(nodes: Nodes, op: Operation, xs: list[str]) -> str:
@@ -223,15 +223,18 @@ def _geometry(op: Operation, rank: int) -> dict[str, Any]:
     """The attributes of a convolution or pooling over the two or three spatial axes."""
     if rank not in (2, 3):
         raise refused(op, "only windows over two or three spatial axes have a node; add an axis of size 1")
-    found: dict[str, Any] = {"strides": [1, *op.strides, 1], "data_format": "NHWC" if rank == 2 else "NDHWC"}
+    attributes: dict[str, Any] = {
+        "strides": [1, *op.strides, 1],
+        "data_format": "NHWC" if rank == 2 else "NDHWC",
+    }
     if isinstance(op.padding, str):
-        return {**found, "padding": op.padding}
+        return {**attributes, "padding": op.padding}
     if not any(size for pair in op.padding for size in pair):
-        return {**found, "padding": "VALID"}
+        return {**attributes, "padding": "VALID"}
     if rank == 3 or not op.type.startswith("Conv"):
         raise refused(op, "padding by numbers; pad before, with sg.pad")
     flat = [0, 0, *[size for pair in op.padding for size in pair], 0, 0]
-    return {**found, "padding": "EXPLICIT", "explicit_paddings": flat}
+    return {**attributes, "padding": "EXPLICIT", "explicit_paddings": flat}
 
 
 def _convolution(name: str) -> Writer:
@@ -268,8 +271,8 @@ def _windows(op: Operation) -> dict[str, Any]:
 
 def _max_pool_gradient(nodes: Nodes, op: Operation, xs: list[str]) -> str:
     settings = {"T": op.inputs[0].dtype, **_windows(op)}
-    found = nodes.add(_pool(op), xs[:1], **settings)
-    return nodes.add(f"{_pool(op)}Grad", [xs[0], found, xs[1]], **settings)
+    pooled = nodes.add(_pool(op), xs[:1], **settings)
+    return nodes.add(f"{_pool(op)}Grad", [xs[0], pooled, xs[1]], **settings)
 
 
 def _average_pool_gradient(nodes: Nodes, op: Operation, xs: list[str]) -> str:
@@ -290,8 +293,8 @@ def _along_last(nodes: Nodes, op: Operation, xs: list[str]) -> str:
     back = nodes.constant(np.argsort(perm).astype(np.int32))
     to = nodes.constant(np.array(perm, np.int32))
     turned = nodes.add("Transpose", [*xs, to], T=kind, Tperm=sg.int32)
-    made = nodes.add(op.type, [turned], T=kind)
-    return nodes.add("Transpose", [made, back], T=kind, Tperm=sg.int32)
+    softmax = nodes.add(op.type, [turned], T=kind)
+    return nodes.add("Transpose", [softmax, back], T=kind, Tperm=sg.int32)
 
 
 def _size(nodes: Nodes, op: Operation, xs: list[str]) -> str:

@@ -85,7 +85,7 @@ def ablate(
     repeated, seeded = counts(repeats, seed)
     point = posed("ablate", f, args, kwargs, model, only)
     first = Calls(holds=False)
-    made = point.called(first)
+    results = point.called(first)
     marks = [
         (what, place)
         for what, place in (*first.stops, *first.idle)
@@ -97,7 +97,7 @@ def ablate(
         for line in by_lines(marks)
         if idle is None or (at := line_of(line.places[0])) in idle
     ]
-    return ablated("PyTorch, watched", _Opened(point, lines, made), repeated, seeded)
+    return ablated("PyTorch, watched", _Opened(point, lines, results), repeated, seeded)
 
 
 def _idle(
@@ -115,18 +115,20 @@ def _idle(
     finally:
         point.state.restore()
     for use in flow.gates:
-        at = use.operation.location
-        reasons.setdefault(None if at is None else (at.file, at.line), []).append(use.why_idle)
+        location = use.operation.location
+        reasons.setdefault(None if location is None else (location.file, location.line), []).append(
+            use.why_idle
+        )
     return {line: why[0] if all(why) else "" for line, why in reasons.items()}
 
 
 class _Opened:
     """A function of PyTorch's, differentiated with and without the stops of a line."""
 
-    def __init__(self, point: Posed, lines: Sequence[Line], made: Sequence[torch.Tensor]) -> None:
+    def __init__(self, point: Posed, lines: Sequence[Line], results: Sequence[torch.Tensor]) -> None:
         self.lines, self._point = lines, point
         self.points = {name: to_numpy(x) for name, x in point.xs.items()}
-        self.sizes = float(sum(np.abs(to_numpy(y).astype(np.complex128)).sum() for y in made))
+        self.sizes = float(sum(np.abs(to_numpy(y).astype(np.complex128)).sum() for y in results))
         self._xs = list(point.xs.values())
         self._is_wide = False
         if lines:
@@ -151,16 +153,18 @@ class _Opened:
                 x.copy_(tensor_of(value, x.dtype))
         calls = Calls(holds=False, wide=leaves, opens=_opens(without))
         with self._moved(values):
-            made = self._point.called(calls)
+            results = self._point.called(calls)
         # What an autograd.Function is given is the user's tensor, to which its gradient goes.
-        both = gradients_of(made, [*leaves.values(), *self._xs], [torch.ones_like(y) for y in made])
+        gradients = gradients_of(
+            results, [*leaves.values(), *self._xs], [torch.ones_like(y) for y in results]
+        )
         count = len(self._xs)
-        return [_sum(both[i], both[count + i]) for i in range(count)]
+        return [_sum(gradients[i], gradients[count + i]) for i in range(count)]
 
     def _computed(self, without: Line | None) -> Gradients:
-        made = self._point.called(Calls(holds=False, opens=_opens(without)))
-        found = gradients_of(made, self._xs, [torch.ones_like(y) for y in made])
-        return [None if g is None else to_numpy(g) for g in found]
+        results = self._point.called(Calls(holds=False, opens=_opens(without)))
+        gradients = gradients_of(results, self._xs, [torch.ones_like(y) for y in results])
+        return [None if g is None else to_numpy(g) for g in gradients]
 
     @contextmanager
     def _moved(self, values: Arrays) -> Iterator[None]:
@@ -175,9 +179,9 @@ def _opens(without: Line | None) -> Callable[[str, RawLocation | None], bool] | 
     """Which stops are taken out."""
     if without is None:
         return None
-    at = line_of(without.places[0])
-    wanted = "no_grad" if without.kind.endswith(")") else "detach"
-    return lambda what, place: what == wanted and line_of(place) == at
+    line = line_of(without.places[0])
+    kind = "no_grad" if without.kind.endswith(")") else "detach"
+    return lambda what, place: what == kind and line_of(place) == line
 
 
 def _sum(a: torch.Tensor | None, b: torch.Tensor | None) -> NumpyArray | None:

@@ -113,40 +113,40 @@ class Calls(TorchFunctionMode):
             if self.opens("detach", place):
                 return args[0]
         if func in _DETACHES and all_tensors(args):
-            self._noted(_name_of(func), self.stops if args[0].requires_grad else self.idle)
+            self._note(_name_of(func), self.stops if args[0].requires_grad else self.idle)
         if self.wide is not None:
             func, args, named = _NARROWING.get(func, func), self._widened(args, func), self._widened(named)
-        made = func(*args, **named)
+        result = func(*args, **named)
         if func in _CONVERSIONS:
             if any(_is_float(x) and x.requires_grad for x in all_tensors(args)):
-                self._noted(f"Tensor.{func.__name__.strip('_')}")
-            return self._held(made, args, func)
-        if not isinstance(made, (Tensor, tuple, list)):
-            return made
-        floats = [y for y in all_tensors(made) if _is_float(y)]
+                self._note(f"Tensor.{func.__name__.strip('_')}")
+            return self._hold(result, args, func)
+        if not isinstance(result, (Tensor, tuple, list)):
+            return result
+        floats = [y for y in all_tensors(result) if _is_float(y)]
         self.dtypes |= {str(y.dtype).removeprefix("torch.") for y in floats}
         if any(map(internals.is_functorch_wrapped_tensor, floats)):
             self._require_held(func, args)
-            return made
+            return result
         if all(y.requires_grad for y in floats):
-            return made
+            return result
         within = "" if torch.is_grad_enabled() else self._function_around(sys._getframe(1))
         if within and not (within == _CHECKPOINT and func in _DETACHES):
-            return made
-        given = (*all_tensors(args), *all_tensors(list(named.values())))
-        if func not in _DETACHES and any(x.requires_grad for x in given):
-            self._noted(_name_of(func))
-        return self._held(made, args, func)
+            return result
+        operands = (*all_tensors(args), *all_tensors(list(named.values())))
+        if func not in _DETACHES and any(x.requires_grad for x in operands):
+            self._note(_name_of(func))
+        return self._hold(result, args, func)
 
     def _require_held(self, func: Callable[..., Any], args: Sequence[Any]) -> None:
         """Raise if a stop is inside of a function of ``torch.func``, where its value cannot be replaced."""
         stops = func in _DETACHES or not torch.is_grad_enabled()
         if self.holds and stops and any(_is_moved(x) for x in all_tensors(args)):
             place = place_of(user_frame(sys._getframe(2)))
-            at = "" if place is None else f", at {decode(place)!r}"
+            where = "" if place is None else f", at {decode(place)!r}"
             raise ArgumentError(
-                f"check_gradients: a stop inside of a function of torch.func cannot be held at its value{at}"
-                "; ask about the function inside"
+                "check_gradients: a stop inside of a function of torch.func cannot be held at its value"
+                f"{where}; ask about the function inside"
             )
 
     def _switched(self, on: bool) -> None:
@@ -157,7 +157,7 @@ class Calls(TorchFunctionMode):
         internals.set_grad_enabled(on)
         self._block = None if on else (entry.why, entry.place)
 
-    def _noted(self, what: str, among: list[Mark] | None = None) -> None:
+    def _note(self, what: str, among: list[Mark] | None = None) -> None:
         """Note a stop in the first call."""
         if not self._is_first:
             return
@@ -172,32 +172,32 @@ class Calls(TorchFunctionMode):
         if not around:
             return ""
         kind, forward = around[0]
-        home = str(getattr(kind, "__module__", "")) or "?"
-        if self._is_first and not home.startswith("torch."):
+        module = str(getattr(kind, "__module__", "")) or "?"
+        if self._is_first and not module.startswith("torch."):
             mark = f"{getattr(kind, '__name__', 'Function')}.apply", place_of(user_frame(forward.f_back))
             if mark not in self.custom:
                 self.custom.append(mark)
-        return home
+        return module
 
-    def _held(self, made: Any, args: Sequence[Any], func: Callable[..., Any]) -> Any:
+    def _hold(self, result: Any, args: Sequence[Any], func: Callable[..., Any]) -> Any:
         """A constant: in the first call it is kept, in later ones its value of the first."""
         if not self.holds:
-            return made
+            return result
         if self._is_first:
             with internals.DisableTorchFunction():
-                self._values.append(_copied(made))
-            return made
+                self._values.append(_copied(result))
+            return result
         if self._next == len(self._values):
             raise ArgumentError(
                 "check_gradients: the function takes another way when its inputs are moved a little, with "
                 "more constants than before; it cannot be compared with differences there"
             )
-        kept = self._values[self._next]
+        constant = self._values[self._next]
         self._next += 1
         with internals.DisableTorchFunction(), torch.no_grad():
-            if func in _DETACHES and made is not args[0]:
-                return kept.clone()  # A detached tensor shares its memory with the other.
-            return _replaced(made, kept, [x for x in all_tensors(args) if x.requires_grad])
+            if func in _DETACHES and result is not args[0]:
+                return constant.clone()  # A detached tensor shares its memory with the other.
+            return _replaced(result, constant, [x for x in all_tensors(args) if x.requires_grad])
 
     def _widened(self, tree: Any, func: Any = None) -> Any:
         """Arguments in double precision; not what a function changes in place."""
@@ -215,9 +215,9 @@ class Calls(TorchFunctionMode):
 
     def _wide(self, x: Tensor) -> Tensor:
         assert self.wide is not None
-        found = self.wide.get(id(x))
-        if found is not None or x.dtype not in _WIDE:
-            return x if found is None else found
+        wide = self.wide.get(id(x))
+        if wide is not None or x.dtype not in _WIDE:
+            return x if wide is None else wide
         return x.to(_WIDE[x.dtype])
 
 
@@ -249,35 +249,35 @@ def _is_in_place(func: Any) -> bool:
 
 
 def _name_of(func: Any) -> str:
-    found = (resolve_name(func) or getattr(func, "__name__", "")).removesuffix(".__get__")
-    return found.replace("torch.Tensor.", "Tensor.").removeprefix(internals.BUILT_IN)
+    name = (resolve_name(func) or getattr(func, "__name__", "")).removesuffix(".__get__")
+    return name.replace("torch.Tensor.", "Tensor.").removeprefix(internals.BUILT_IN)
 
 
-def _copied(made: Any) -> Any:
-    if isinstance(made, Tensor):
-        return made.detach().clone()
-    if isinstance(made, np.ndarray):
-        return made.copy()  # It shares its memory with the tensor.
-    return type(made)(map(_copied, made)) if type(made) in (list, tuple) else made
+def _copied(result: Any) -> Any:
+    if isinstance(result, Tensor):
+        return result.detach().clone()
+    if isinstance(result, np.ndarray):
+        return result.copy()  # It shares its memory with the tensor.
+    return type(result)(map(_copied, result)) if type(result) in (list, tuple) else result
 
 
-def _replaced(made: Any, kept: Any, moving: Sequence[Tensor]) -> Any:
+def _replaced(result: Any, constant: Any, moving: Sequence[Tensor]) -> Any:
     """What a function returned, with the values that were kept, unless it requires a gradient."""
-    if not isinstance(made, Tensor):
-        if type(made) in (list, tuple) and len(made) == len(kept):
-            return type(made)([_replaced(y, k, moving) for y, k in zip(made, kept, strict=True)])
-        return kept
-    if made.requires_grad or not _is_float(made) or torch.equal(made, kept):
-        return made
-    if made.shape != kept.shape:
+    if not isinstance(result, Tensor):
+        if type(result) in (list, tuple) and len(result) == len(constant):
+            return type(result)([_replaced(y, k, moving) for y, k in zip(result, constant, strict=True)])
+        return constant
+    if result.requires_grad or not _is_float(result) or torch.equal(result, constant):
+        return result
+    if result.shape != constant.shape:
         raise ArgumentError(
             "check_gradients: the function takes another way when its inputs are moved a little, with "
             "constants of other shapes; it cannot be compared with differences there"
         )
-    shared = any(_memory(x) == _memory(made) for x in moving)
-    if shared or (made.numel() > 1 and 0 in made.stride()):
-        return kept.clone()
-    return made.copy_(kept)  # In place, so that what it is a view of changes, too.
+    shared = any(_memory(x) == _memory(result) for x in moving)
+    if shared or (result.numel() > 1 and 0 in result.stride()):
+        return constant.clone()
+    return result.copy_(constant)  # In place, so that what it is a view of changes, too.
 
 
 def _memory(x: Tensor) -> int:

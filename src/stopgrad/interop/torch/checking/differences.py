@@ -63,9 +63,9 @@ def check_gradients(
         >>> sgt.check_gradients(lambda x: (x.sin() * x.detach()).sum(), x).passed
         True
     """
-    wanted = options(order, modes, stops, rtol, atol, directions, seed, raises)
-    refuse_modes("PyTorch", wanted.modes, ("reverse",))
+    settings = options(order, modes, stops, rtol, atol, directions, seed, raises)
+    refuse_modes("PyTorch", settings.modes, ("reverse",))
     point = posed("check_gradients", f, args, kwargs, model, only)
-    function = Called(point, wanted.stops)
+    function = Called(point, settings.stops)
     seen = Seen(lines(function.calls.stops), lines(function.calls.custom))
-    return check("PyTorch", function, wanted, seen, coarsest_of(function.names), ELEMENTWISE)
+    return check("PyTorch", function, settings, seen, coarsest_of(function.names), ELEMENTWISE)

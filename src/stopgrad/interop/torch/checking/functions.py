@@ -92,10 +92,10 @@ def posed(
         state.keep_module(module)
 
     def run() -> list[Tensor]:
-        made = list(tensors_in(function()))
-        if not made:
+        results = list(tensors_in(function()))
+        if not results:
             raise ArgumentError(f"{what}: the function returned no tensor of floating-point numbers")
-        return made
+        return results
 
     return Posed(run, xs, state)
 
@@ -110,13 +110,13 @@ class Called:
 
     Attributes:
         calls: what was seen of the first call.
-        made: its results.
+        results: those of that call.
     """
 
     xs: list[Tensor]
     points: dict[str, NumpyArray]
     calls: Calls
-    made: list[Tensor]
+    results: list[Tensor]
     names: set[str]
     precision: str
 
@@ -127,9 +127,11 @@ class Called:
         self.modes: Sequence[str] = ("reverse",)
         self.notes: list[str] = []
         self.calls = Calls(stops != "ignore")
-        self.made = point.called(self.calls, lambda: self._results(self.xs, self.calls))
-        self.here: Arrays = [to_numpy(y) for y in self.made]
-        self.names = self.calls.dtypes | {str(x.dtype).removeprefix("torch.") for x in (*self.xs, *self.made)}
+        self.results = point.called(self.calls, lambda: self._results(self.xs, self.calls))
+        self.here: Arrays = [to_numpy(y) for y in self.results]
+        self.names = self.calls.dtypes | {
+            str(x.dtype).removeprefix("torch.") for x in (*self.xs, *self.results)
+        }
         self.precision = coarsest_of(self.names)
         self._require_determined()
         self._wide: tuple[Calls, dict[int, Tensor]] | None = None
@@ -138,13 +140,13 @@ class Called:
 
     def _results(self, leaves: Sequence[Tensor], calls: Calls) -> list[Tensor]:
         """The results of the function, or the gradient that is asked for of it."""
-        made = self._point.run()
+        results = self._point.run()
         if self._cotangents is None:
-            return made
+            return results
         with calls.paused() if self._stops == "program" else contextlib.nullcontext():
-            found = gradients_of(made, leaves, self._cotangents, twice=True)
-        kept = [g for g in found if g is not None]
-        return kept
+            gradients = gradients_of(results, leaves, self._cotangents, twice=True)
+        arriving = [g for g in gradients if g is not None]
+        return arriving
 
     def _require_determined(self) -> None:
         again = [to_numpy(y) for y in self._again(self.calls, self.xs)]
@@ -165,25 +167,25 @@ class Called:
         leaves = wide_leaves(self.xs)
         calls = Calls(self._stops != "ignore", leaves)
         try:
-            made = self._again(calls, list(leaves.values()))
+            results = self._again(calls, list(leaves.values()))
         except (RuntimeError, TypeError, ValueError, ArgumentError, GradientError):
             return  # What it calls takes no other precision.
-        values = [to_numpy(y) for y in made]
+        values = [to_numpy(y) for y in results]
         rounding = 1e3 * EPSILON[self.precision]
         is_double = coarsest_of({*calls.dtypes, *[y.dtype.name for y in values]}, "float64") == "float64"
         alike = len(values) == len(self.here)
         if is_double and alike and all(_near(a, b, rounding) for a, b in zip(self.here, values, strict=True)):
             narrow = self.here
             self._wide = calls, leaves
-            if all(self._moves_alike(which, rounding) for which in self._passed_by(made)):
+            if all(self._moves_alike(which, rounding) for which in self._passed_by(results)):
                 self.here, self.precision = values, "float64"
             else:
                 self._wide, self.here = None, narrow
 
-    def _passed_by(self, made: Sequence[Tensor]) -> list[int]:
+    def _passed_by(self, results: Sequence[Tensor]) -> list[int]:
         """The tensors whose own use autograd saw, and not that of those in their place."""
-        found = gradients_of(made, self.xs, [torch.ones_like(y) for y in made])
-        return [i for i, g in enumerate(found) if g is not None]
+        gradients = gradients_of(results, self.xs, [torch.ones_like(y) for y in results])
+        return [i for i, g in enumerate(gradients) if g is not None]
 
     def _moves_alike(self, which: int, rounding: float) -> bool:
         """Whether the results change alike in both precisions."""
@@ -201,44 +203,44 @@ class Called:
             before = x.detach().clone()
             x.data.copy_(tensor_of(value, x.dtype))
             try:
-                made = self._again(calls, list(leaves.values()))
+                results = self._again(calls, list(leaves.values()))
             finally:
                 x.data.copy_(before)
         else:
             x = self.xs[which]
             with self._point.state.moved([x], [tensor_of(value, x.dtype)]):
-                made = self._again(self.calls, self.xs)
-        return [to_numpy(y) for y in made]
+                results = self._again(self.calls, self.xs)
+        return [to_numpy(y) for y in results]
 
     def pulled(self, cotangents: Arrays) -> Sequence[NumpyArray | None]:
-        given = self._as_results(cotangents)
+        seeds = self._as_results(cotangents)
         try:
-            found = gradients_of(self.made, self.xs, given)
+            gradients = gradients_of(self.results, self.xs, seeds)
         finally:
             self._point.state.restore()
-        return [None if g is None else to_numpy(g) for g in found]
+        return [None if g is None else to_numpy(g) for g in gradients]
 
     def pushed(self, which: int, tangent: NumpyArray) -> Arrays:
         raise NotImplementedError  # Autograd's forward mode needs other tensors than the user's.
 
     def derivative(self, cotangents: Arrays) -> Called | None:
-        given = self._as_results(cotangents)
-        found = Called(self._point, self._stops, given)
-        return found if found.made else None
+        seeds = self._as_results(cotangents)
+        gradient = Called(self._point, self._stops, seeds)
+        return gradient if gradient.results else None
 
     def _as_results(self, cotangents: Arrays) -> list[Tensor]:
-        return [tensor_of(g, y.dtype) for g, y in zip(cotangents, self.made, strict=True)]
+        return [tensor_of(g, y.dtype) for g, y in zip(cotangents, self.results, strict=True)]
 
 
 def gradients_of(
-    made: Sequence[Tensor], xs: Sequence[Tensor], cotangents: Sequence[Tensor], twice: bool = False
+    results: Sequence[Tensor], xs: Sequence[Tensor], cotangents: Sequence[Tensor], twice: bool = False
 ) -> list[Tensor | None]:
     """The gradients that autograd gives; the graph is kept.
 
     Raises:
         GradientError: it cannot differentiate.
     """
-    roots = [(y, g.to(y.dtype)) for y, g in zip(made, cotangents, strict=True) if y.requires_grad]
+    roots = [(y, g.to(y.dtype)) for y, g in zip(results, cotangents, strict=True) if y.requires_grad]
     if not roots:
         return [None] * len(xs)
     ys, seeds = zip(*roots, strict=True)
@@ -268,11 +270,11 @@ def _by_backward(ys: Sequence[Tensor], xs: Sequence[Tensor], seeds: Sequence[Ten
 
 def wide_leaves(xs: Sequence[Tensor]) -> dict[int, Tensor]:
     """Leaves in double precision in place of tensors, by the identity of these."""
-    found = {}
+    leaves = {}
     for x in xs:
         kind = torch.complex128 if x.is_complex() else torch.float64
-        found[id(x)] = x.detach().to(kind, copy=True).requires_grad_()
-    return found
+        leaves[id(x)] = x.detach().to(kind, copy=True).requires_grad_()
+    return leaves
 
 
 def to_numpy(x: Tensor) -> NumpyArray:

@@ -51,10 +51,10 @@ class State:
                     x.grad = grad
                 if grad is not None and of_grad is not None and not _same(grad, of_grad):
                     grad.data.copy_(of_grad)
-        for module, held, buffers in self._modules.values():
-            for name in [name for name in module.__dict__ if name not in held]:
+        for module, attributes, buffers in self._modules.values():
+            for name in [name for name in module.__dict__ if name not in attributes]:
                 del module.__dict__[name]
-            module.__dict__.update(held)
+            module.__dict__.update(attributes)
             if {**module._buffers} != buffers:
                 module._buffers.clear()
                 module._buffers.update(buffers)
@@ -72,8 +72,8 @@ class State:
             self.restore()
             yield
         finally:
-            for x, kept in zip(xs, before, strict=True):
-                self._tensors[id(x)] = kept
+            for x, entry in zip(xs, before, strict=True):
+                self._tensors[id(x)] = entry
             self.restore()
 
     @contextmanager

@@ -22,18 +22,18 @@ class _Tie(NamedTuple):
 def second(context: Context) -> Problem | None:
     """The finding; None where no backward pass through the graph was recorded."""
     if not context.is_recorded:
-        told = "the loss hangs on a graph that was differentiated before"
-        return Problem("second-backward", told, context.here("second", "again here"), cure=UNRECORDED)
+        text = "the loss hangs on a graph that was differentiated before"
+        return Problem("second-backward", text, context.here("second", "again here"), cure=UNRECORDED)
     tie = _tie(context)
     if tie is None:
         return None
     names = [name for name in dict.fromkeys(map(variable_of, tie.values)) if name]
     form, cure = _form(context, tie, " and ".join(names) or "it")
-    told = "made here, in the graph that was differentiated before"
-    found = [site for value in tie.values for site in sites("made", told, value.event.place)]
-    found += sites("first", "differentiated here first, which frees the graph", tie.first.place)
-    found += context.here("second", "and here again")
-    return Problem("second-backward", form, list(dict.fromkeys(found)), names, {}, cure)
+    text = "made here, in the graph that was differentiated before"
+    places = [site for value in tie.values for site in sites("made", text, value.event.place)]
+    places += sites("first", "differentiated here first, which frees the graph", tie.first.place)
+    places += context.here("second", "and here again")
+    return Problem("second-backward", form, list(dict.fromkeys(places)), names, {}, cure)
 
 
 def _tie(context: Context) -> _Tie | None:
@@ -66,10 +66,10 @@ def _edges(context: Context, covered: set[Event], freed: set[Any]) -> tuple[list
     nodes = context.recorder.nodes
     roots = [(node, None) for node in context.roots()]
     for node, _ in roots:
-        known = [value for value in nodes.values(node).values() if value.event in covered]
-        if known:
-            return known[:1], True
-    found: dict[Value, None] = {}
+        inside = [value for value in nodes.values(node).values() if value.event in covered]
+        if inside:
+            return inside[:1], True
+    values: dict[Value, None] = {}
     stack: list[Any] = [node for node, _ in roots]
     seen = set(stack)
     while stack:
@@ -79,11 +79,11 @@ def _edges(context: Context, covered: set[Event], freed: set[Any]) -> tuple[list
             value = nodes.values(node).get(number)
             if value is not None and value.event in covered and value.event.kind is Kind.OPERATION:
                 if node in freed or not freed:
-                    found[value] = None
+                    values[value] = None
                 continue
             seen.add(node)
             stack.append(node)
-    return list(found)[:4], False
+    return list(values)[:4], False
 
 
 def _form(context: Context, tie: _Tie, name: str) -> tuple[str, str]:
@@ -123,9 +123,9 @@ def _form(context: Context, tie: _Tie, name: str) -> tuple[str, str]:
 
 def _events(context: Context) -> list[Event]:
     """The events of the new part of the graph."""
-    nodes, found = context.recorder.nodes, []
+    nodes, events = context.recorder.nodes, []
     began = context.recorder.backwards[-2].number if len(context.recorder.backwards) > 1 else 0
     for node in context.nodes():
         if type(node) is not LEAF_NODE and internals.number_of(node) >= began:
-            found += [value.event for value in nodes.values(node).values()]
-    return found
+            events += [value.event for value in nodes.values(node).values()]
+    return events

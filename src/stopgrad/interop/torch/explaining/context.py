@@ -60,9 +60,9 @@ class Context(NamedTuple):
         """The nodes of a backward pass, in the order in which it runs them."""
         return iter(reachable(self.roots()))
 
-    def here(self, role: str, told: str) -> list[Site]:
+    def here(self, role: str, text: str) -> list[Site]:
         """The line that raised it: the user's last one, where no call of PyTorch's was recorded."""
-        return sites(role, told, self.place or _last_place(self.error))
+        return sites(role, text, self.place or _last_place(self.error))
 
     @property
     def is_raised_by_the_user(self) -> bool:
@@ -82,20 +82,20 @@ class Context(NamedTuple):
     def name_of(self, tensor: Tensor) -> str:
         """The name of a parameter or buffer in the modules that were called; else of the value; or empty."""
         observer = self.recorder.observer
-        known = "" if observer is None else observer.name_of(tensor)
-        if known:
-            return known
-        for name, one in self.recorder.seen().items():
-            if one is tensor and not name.startswith("leaf"):
+        observed_name = "" if observer is None else observer.name_of(tensor)
+        if observed_name:
+            return observed_name
+        for name, other in self.recorder.seen().items():
+            if other is tensor and not name.startswith("leaf"):
                 return name
         for module in self.recorder.modules:
-            for name, one in (*parameters_of(module), *module.named_buffers()):
-                if one is tensor:
+            for name, other in (*parameters_of(module), *module.named_buffers()):
+                if other is tensor:
                     return f"{type(module).__name__}.{name}"
-        held = self.recorder.memory.held(tensor)
+        noted = self.recorder.memory.held(tensor)
         node = node_of(tensor)
-        value = self.recorder.nodes.known(node, tensor.output_nr) if node is not None else None
-        value = value or (None if held is None else held.root or held.value)
+        value = self.recorder.nodes.value_at(node, tensor.output_nr) if node is not None else None
+        value = value or (None if noted is None else noted.root or noted.value)
         return "" if value is None else variable_of(value)
 
 
@@ -113,13 +113,13 @@ def reachable(roots: Sequence[Any]) -> list[Any]:
 
 def _last_place(error: BaseException) -> RawLocation | None:
     """The user's last line in the traceback of an error."""
-    found, traceback = None, error.__traceback__
+    place, traceback = None, error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if user_frame(traceback.tb_frame) is traceback.tb_frame:
-            found = code, traceback.tb_lasti
+            place = code, traceback.tb_lasti
         traceback = traceback.tb_next
-    return found
+    return place
 
 
 def located(place: RawLocation | None) -> Location | None:
@@ -127,10 +127,10 @@ def located(place: RawLocation | None) -> Location | None:
     return None if place is None else decode(place).own
 
 
-def sites(role: str, told: str, place: RawLocation | None) -> list[Site]:
+def sites(role: str, text: str, place: RawLocation | None) -> list[Site]:
     """The line at a place with its part in a finding; none where it is not known."""
-    at = located(place)
-    return [] if at is None else [Site(role, told, at)]
+    location = located(place)
+    return [] if location is None else [Site(role, text, location)]
 
 
 def variable_of(value: Value) -> str:

@@ -17,20 +17,20 @@ def no_graph(context: Context) -> Problem | None:
     """The finding about a loss that has no graph: what cut it off, or which mode was on."""
     recorder = context.recorder
     if not context.is_recorded:
-        told = "the loss depends on nothing that requires a gradient"
-        return Problem("no-graph", told, context.here("second", "no graph here"), cure=UNRECORDED)
+        message = "the loss depends on nothing that requires a gradient"
+        return Problem("no-graph", message, context.here("second", "no graph here"), cure=UNRECORDED)
     tensors = [x for x in context.tensors[:1] if x.grad_fn is None and not x.requires_grad]
     if not tensors:
         return None
     loss = recorder.value_of_loss(tensors[0])
     asked = recorder.seen()
     targets = {name: recorder.target(x) for name, x in asked.items()}
-    flow = report_of([loss], targets, recorder.departures.known())
+    flow = report_of([loss], targets, recorder.departures.remembered())
     trained = [name for name, x in asked.items() if x.requires_grad]
-    found = cutting(flow, trained or list(asked))
+    places = cutting(flow, trained or list(asked))
     region = loss.event.region
-    if region is not None and not found:
-        found = mode_of(region)
+    if region is not None and not places:
+        places = mode_of(region)
     if not trained and asked:
         return Problem(
             "no-graph",
@@ -40,14 +40,14 @@ def no_graph(context: Context) -> Problem | None:
             {},
             "let what is to be trained require a gradient: p.requires_grad_(True)",
         )
-    made = loss.event.place
-    if not found and loss.event.kind is not Kind.STOP:
-        found += sites("made", f"the loss is made here, by {loss.event.call}", made)
-    found += context.here("second", "this backward finds no graph")
+    place = loss.event.place
+    if not places and loss.event.kind is not Kind.STOP:
+        places += sites("made", f"the loss is made here, by {loss.event.call}", place)
+    places += context.here("second", "this backward finds no graph")
     return Problem(
         "no-graph",
         "the loss depends on nothing that requires a gradient",
-        found,
+        places,
         trained,
         {},
         "let the loss be made of tensors, outside of torch.no_grad(), without .item(), .detach() or "
@@ -57,13 +57,17 @@ def no_graph(context: Context) -> Problem | None:
 
 def freezing(flow: Flow, names: Iterable[str]) -> list[Site]:
     """The lines that froze tensors."""
-    found: dict[tuple[str, int], Site] = {}
+    frozen: dict[tuple[str, int], Site] = {}
     for name in names:
         for cut in flow[name].cuts if name in flow else ():
-            at = flow.location(cut.operation)
-            if at is not None and (cut.reason == "requires_grad is False" or flow[name].status == FROZEN):
-                found.setdefault((at.own.file, at.own.line), Site("frozen", "frozen here", at.own))
-    return list(found.values())[:MOST]
+            location = flow.location(cut.operation)
+            if location is not None and (
+                cut.reason == "requires_grad is False" or flow[name].status == FROZEN
+            ):
+                frozen.setdefault(
+                    (location.own.file, location.own.line), Site("frozen", "frozen here", location.own)
+                )
+    return list(frozen.values())[:MOST]
 
 
 def mode_of(region: Region) -> list[Site]:

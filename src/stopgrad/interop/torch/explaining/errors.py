@@ -14,15 +14,15 @@ from stopgrad.interop.torch.explaining.again import second
 from stopgrad.interop.torch.explaining.context import Context
 from stopgrad.interop.torch.explaining.cuts import no_graph
 from stopgrad.interop.torch.explaining.in_place import modified
-from stopgrad.interop.torch.explaining.parallel import ready_twice, unfinished
-from stopgrad.interop.torch.explaining.told import (
+from stopgrad.interop.torch.explaining.misuse import (
+    misuse,
     no_parameters,
     non_leaf,
     not_twice,
-    told,
     unused_input,
     wrong_gradient,
 )
+from stopgrad.interop.torch.explaining.parallel import ready_twice, unfinished
 from stopgrad.interop.torch.recording.recorder import Recorder
 
 Explains = Callable[[Context], Problem | None]
@@ -40,7 +40,7 @@ RULES: tuple[tuple[str, Explains], ...] = (
     (r"once_differentiable|is not implemented.*derivative|derivative for .* is not implemented", not_twice),
     (r"Expected to have finished reduction in the prior iteration", unfinished),
     (r"Expected to mark a variable ready only once", ready_twice),
-    (r"", told),
+    (r"", misuse),
 )
 """What explains an error, by what its message contains; the first that does is asked."""
 
@@ -51,14 +51,14 @@ def explain(recorder: Recorder, error: BaseException, place: RawLocation | None,
         return
     try:
         with internals.DisableTorchFunction():
-            problem = found(Context(recorder, error, place, args))
+            problem = explanation(Context(recorder, error, place, args))
         if problem is not None:
             note(error, problem)
     except Exception:  # The user's error is what counts.
         return
 
 
-def found(context: Context) -> Problem | None:
+def explanation(context: Context) -> Problem | None:
     """The explanation of an error; None if its cause is not known."""
     if context.is_raised_by_the_user:
         return None

@@ -25,15 +25,17 @@ class _Stale(NamedTuple):
     node: Any
     tensor: Any
     expected: int
-    found: int
+    version: int
 
 
 def modified(context: Context) -> Problem | None:
     """The finding; None where it is not known which value that was."""
     if not context.is_recorded or not internals.SHOWS_SAVED:
-        told = "a value was changed in place before a derivative that needs it was computed"
+        message = "a value was changed in place before a derivative that needs it was computed"
         here = context.here("second", "this backward needs the old value")
-        return Problem("modified-in-place", told, here, cure=UNRECORDED if internals.SHOWS_SAVED else UNSHOWN)
+        return Problem(
+            "modified-in-place", message, here, cure=UNRECORDED if internals.SHOWS_SAVED else UNSHOWN
+        )
     stale = _stale(context)
     if stale is None:
         return None
@@ -44,35 +46,35 @@ def modified(context: Context) -> Problem | None:
     write = None if store is None else _first_write(store, stale)
     tensor = _leaf(context, store)
     name = context.name_of(tensor) if tensor is not None else "" if value is None else variable_of(value)
-    made = None if value is None else value.event
+    origin = None if value is None else value.event
     needing = None if needs is None else needs.event
-    found = []
-    if made is not None and made.kind is Kind.OPERATION and tensor is None:
-        found += sites("computed", "computed here", made.place)
+    places = []
+    if origin is not None and origin.kind is Kind.OPERATION and tensor is None:
+        places += sites("computed", "computed here", origin.place)
     if needing is not None:
-        needed = "its derivative needs the result" if needing is made else f"{needing.call} needs it here"
-        found += sites("needed", f"{needed} as it was, for the gradient", needing.place)
+        needed = "its derivative needs the result" if needing is origin else f"{needing.call} needs it here"
+        places += sites("needed", f"{needed} as it was, for the gradient", needing.place)
     if write is not None:
-        found += sites("written", f"written into here, by {write.call.removeprefix('torch.')}", write.place)
-    found += context.here("second", "this backward needs the old value")
-    what = name or ("a value" if made is None else f"the result of {made.call}")
+        places += sites("written", f"written into here, by {write.call.removeprefix('torch.')}", write.place)
+    places += context.here("second", "this backward needs the old value")
+    what = name or ("a value" if origin is None else f"the result of {origin.call}")
     return Problem(
         "modified-in-place",
         f"{what} was changed in place before a derivative that needs it was computed",
-        found,
+        places,
         [name] if name else [],
-        {"version": stale.found, "expected version": stale.expected},
+        {"version": stale.version, "expected version": stale.expected},
         _cure(name, write),
     )
 
 
 def _stale(context: Context) -> _Stale | None:
     """The node that raised the error: the first in the backward pass whose own error is the same."""
-    told = context.message.partition(" Hint:")[0]
+    reason = context.message.partition(" Hint:")[0]
     for node in context.nodes():
         for saved in internals.saved_by(node):
-            if saved.error and saved.error.partition(" Hint:")[0] == told:
-                versions = _VERSIONS.search(told)
+            if saved.error and saved.error.partition(" Hint:")[0] == reason:
+                versions = _VERSIONS.search(reason)
                 if versions is not None:
                     return _Stale(node, saved.tensor, int(versions[2]), int(versions[1]))
     return None
@@ -81,7 +83,7 @@ def _stale(context: Context) -> _Stale | None:
 def _saved_value(context: Context, stale: _Stale, store: Store) -> Value:
     """The value that was saved: the node's result, or one that it took, which was in this memory."""
     nodes = context.recorder.nodes
-    taken = [
+    operands = [
         value
         for node, number in stale.node.next_functions
         if node is not None and type(node) is not LEAF_NODE
@@ -89,7 +91,7 @@ def _saved_value(context: Context, stale: _Stale, store: Store) -> Value:
         if value is not None
     ]
     results = list(context.recorder.values_at(stale.node).values())
-    for value in (*taken, *results):
+    for value in (*operands, *results):
         if _was_in(value, store):
             return value
     return store.origin
@@ -97,13 +99,13 @@ def _saved_value(context: Context, stale: _Stale, store: Store) -> Value:
 
 def _was_in(value: Value, store: Store) -> bool:
     """Whether a value was in a stretch of memory: it, or what it is a view of, was there first."""
-    at: Value | None = value
+    ancestor: Value | None = value
     for _ in range(64):
-        if at is store.origin:
+        if ancestor is store.origin:
             return True
-        if at is None or not at.event.inputs:
+        if ancestor is None or not ancestor.event.inputs:
             return False
-        at = at.event.inputs[0]
+        ancestor = ancestor.event.inputs[0]
     return False
 
 
@@ -112,17 +114,17 @@ def _leaf(context: Context, store: Store | None) -> Any:
     memory = None if store is None else store.ref()
     if memory is None:
         return None
-    kept = [x for module in context.recorder.modules for x in module.buffers()]
-    for tensor in (*context.recorder.seen().values(), *kept):
-        known = context.recorder.memory.store(tensor)
-        if known is store:
+    buffers = [x for module in context.recorder.modules for x in module.buffers()]
+    for tensor in (*context.recorder.seen().values(), *buffers):
+        own_store = context.recorder.memory.store(tensor)
+        if own_store is store:
             return tensor
     return None
 
 
 def _first_write(store: Store, stale: _Stale) -> Write | None:
     """What wrote into the memory first after the value was saved."""
-    later = [write for write in store.writes if stale.expected < write.version <= stale.found]
+    later = [write for write in store.writes if stale.expected < write.version <= stale.version]
     return later[0] if later else None
 
 

@@ -21,18 +21,18 @@ _TWICE = re.compile(r"Parameter at index (\d+)")
 def unfinished(context: Context) -> Problem | None:
     """Parameters for whose gradients DDP waits in vain: why none comes."""
     module = _module(context)
-    found = _INDICES.search(context.message)
-    if module is None or found is None:
+    match = _INDICES.search(context.message)
+    if module is None or match is None:
         return None
-    every = _parameters(module)
-    unused = {every[i][0]: every[i][1] for i in map(int, found[1].split()) if i < len(every)}
+    parameters = _parameters(module)
+    unused = {parameters[i][0]: parameters[i][1] for i in map(int, match[1].split()) if i < len(parameters)}
     places = _cuts(context, unused)
     dropped = False
     for owner in module.modules():
         if any(p is q for p in owner.parameters(recurse=False) for q in unused.values()):
-            at = context.recorder.called_at(owner)
-            dropped = dropped or at is not None
-            places += sites("called", "called here, and the result plays no part in the loss", at)
+            place = context.recorder.called_at(owner)
+            dropped = dropped or place is not None
+            places += sites("called", "called here, and the result plays no part in the loss", place)
     if not places:
         why = "what holds them was not called"
     else:
@@ -42,7 +42,7 @@ def unfinished(context: Context) -> Problem | None:
         f"DDP waits for the gradients of {some(list(unused), 3)}, and none comes: {why}",
         list(dict.fromkeys(places))[:5],
         list(unused),
-        {"indices": found[1].strip()},
+        {"indices": match[1].strip()},
         "let the loss depend on them in every step, take them out of the model, or freeze them before "
         "it is wrapped; find_unused_parameters=True where a branch is meant to be left out",
     )
@@ -51,12 +51,12 @@ def unfinished(context: Context) -> Problem | None:
 def ready_twice(context: Context) -> Problem | None:
     """A parameter whose gradient comes twice in one backward pass."""
     module = _module(context)
-    found = _TWICE.search(context.message)
-    if module is None or found is None:
+    match = _TWICE.search(context.message)
+    if module is None or match is None:
         return None
-    every = _parameters(module)
-    i = int(found[1])
-    name = every[i][0] if i < len(every) else f"parameter {i}"
+    parameters = _parameters(module)
+    i = int(match[1])
+    name = parameters[i][0] if i < len(parameters) else f"parameter {i}"
     return Problem(
         "ddp-twice",
         f"the gradient of {name} comes twice in one backward pass: a reentrant checkpoint around it, or a "
@@ -77,7 +77,7 @@ def _module(context: Context) -> Any:
         if type(owner).__name__ == _NAME:
             return owner
         traceback = traceback.tb_next
-    return next((one for one in context.recorder.modules if type(one).__name__ == _NAME), None)
+    return next((module for module in context.recorder.modules if type(module).__name__ == _NAME), None)
 
 
 def _parameters(module: Any) -> list[tuple[str, torch.nn.Parameter]]:
@@ -91,5 +91,5 @@ def _cuts(context: Context, unused: dict[str, Any]) -> list[Site]:
     if not recorder.backwards:
         return []
     targets = {name: recorder.target(x) for name, x in unused.items()}
-    flow = report_of(recorder.backwards[-1].losses, targets, recorder.departures.known())
+    flow = report_of(recorder.backwards[-1].losses, targets, recorder.departures.remembered())
     return cutting(flow, unused)

@@ -29,7 +29,7 @@ _Meta: Any = type(_Function)
 _ASK = "__getattribute__"
 _ask: Callable[[Any, str], Any] = _Meta.__getattribute__
 _LOCK = threading.RLock()
-_TOLD = frozenset(["non_differentiable"])
+_COPIED = frozenset(["non_differentiable"])
 """What the ``ctx`` that PyTorch made is told of the one that the forward has got."""
 
 
@@ -44,14 +44,14 @@ _cotangent.register_fake(lambda y: torch.empty_like(y))
 @torch.library.custom_op(
     "stopgrad::owned",
     mutates_args=(),
-    schema="(Tensor[] ys, Tensor[] xs, Tensor[] cotangents, Tensor[] gradients, int[] given) -> Tensor[]",
+    schema="(Tensor[] ys, Tensor[] xs, Tensor[] cotangents, Tensor[] gradients, int[] positions) -> Tensor[]",
 )
 def _own(
     ys: Sequence[Tensor],
     xs: Sequence[Tensor],
     cotangents: Sequence[Tensor],
     gradients: Sequence[Tensor],
-    given: Sequence[int],
+    positions: Sequence[int],
 ) -> list[Tensor]:
     return [y.clone() for y in ys]
 
@@ -90,13 +90,13 @@ def kept_gradients() -> Iterator[None]:
     """While this is entered, the functions that this thread applies are traced with their ``backward``."""
     with _LOCK:
         token = _Token()
-        held = Lifetime(token)
+        lifetime = Lifetime(token)
         ask = _Asking().ask
-        held.do(functools.partial(setattr, _Meta, _ASK, ask), functools.partial(delattr, _Meta, _ASK))
+        lifetime.do(functools.partial(setattr, _Meta, _ASK, ask), functools.partial(delattr, _Meta, _ASK))
         try:
             yield
         finally:
-            held.end()
+            lifetime.end()
 
 
 class _Asking:
@@ -113,14 +113,14 @@ class _Asking:
         self._inside = False
 
         def ask(cls: Any, name: str) -> Any:
-            found = _ask(cls, name)
+            attribute = _ask(cls, name)
             if name == "_backward_cls" and threading.get_ident() == self._thread:
                 self._applied, self._with_gradients = cls, torch.is_grad_enabled()
             elif name == "forward" and cls is self._applied and threading.get_ident() == self._thread:
                 self._applied = None
                 if not (self._inside or _ask(cls, "__module__").startswith("torch.")):
-                    return self._traced(cls, found)
-            return found
+                    return self._traced(cls, attribute)
+            return attribute
 
         self.ask = ask
 
@@ -131,22 +131,22 @@ class _Asking:
 
         @functools.wraps(forward)
         def traced(*args: Any) -> Any:
-            given, *xs = (None, *args) if context_apart else args
+            outer_ctx, *xs = (None, *args) if context_apart else args
             ctx = _Context([_has_gradient(x) for x in xs])
             with _unseen_mode(with_gradients):
                 self._inside = True  # The gradients of functions inside of this one's forward play no part.
                 try:
-                    made = forward(*xs) if context_apart else forward(ctx, *xs)
+                    result = forward(*xs) if context_apart else forward(ctx, *xs)
                     if context_apart:
-                        cls.setup_context(ctx, tuple(xs), made)
+                        cls.setup_context(ctx, tuple(xs), result)
                 finally:
                     self._inside = False
                 if ctx.dirty_tensors:
-                    told = "writes into its arguments; let it return new tensors"
-                    raise GraphError(f"{cls.__qualname__}.forward {told}")
-                results = _owned(cls, ctx, xs, made)
-            for name in _TOLD & vars(ctx).keys() if given is not None else ():
-                setattr(given, name, getattr(ctx, name))
+                    reason = "writes into its arguments; let it return new tensors"
+                    raise GraphError(f"{cls.__qualname__}.forward {reason}")
+                results = _owned(cls, ctx, xs, result)
+            for name in _COPIED & vars(ctx).keys() if outer_ctx is not None else ():
+                setattr(outer_ctx, name, getattr(ctx, name))
             return results
 
         return traced
@@ -168,27 +168,27 @@ def _switch(on: bool) -> None:
         torch.set_grad_enabled(on)
 
 
-def _owned(cls: Any, ctx: Any, args: Sequence[Any], made: Any) -> Any:
+def _owned(cls: Any, ctx: Any, args: Sequence[Any], result: Any) -> Any:
     """What a function made, as results of the operator that has its gradient."""
-    listed = list(made) if isinstance(made, (tuple, list)) else [made]
+    listed = list(result) if isinstance(result, (tuple, list)) else [result]
     fixed = {id(x) for x in ctx.non_differentiable}
     positions = [i for i, y in enumerate(listed) if _has_gradient(y) and id(y) not in fixed]
-    wanted = [i for i, x in enumerate(args) if _has_gradient(x)]
-    if not positions or not wanted:
-        return made
+    differentiable = [i for i, x in enumerate(args) if _has_gradient(x)]
+    if not positions or not differentiable:
+        return result
     cotangents = [torch.ops.stopgrad.cotangent(listed[i]) for i in positions]
-    found = _backward(cls, ctx, listed, dict(zip(positions, cotangents, strict=True)))
-    given = [k for k, i in enumerate(wanted) if i < len(found) and found[i] is not None]
+    gradients = _backward(cls, ctx, listed, dict(zip(positions, cotangents, strict=True)))
+    present = [k for k, i in enumerate(differentiable) if i < len(gradients) and gradients[i] is not None]
     results = torch.ops.stopgrad.owned(
         [listed[i] for i in positions],
-        [args[i] for i in wanted],
+        [args[i] for i in differentiable],
         cotangents,
-        [found[wanted[k]] for k in given],
-        given,
+        [gradients[differentiable[k]] for k in present],
+        present,
     )
     for i, y in zip(positions, results, strict=True):
         listed[i] = y
-    return type(made)(listed) if isinstance(made, (tuple, list)) else listed[0]
+    return type(result)(listed) if isinstance(result, (tuple, list)) else listed[0]
 
 
 def _backward(cls: Any, ctx: Any, results: Sequence[Any], cotangents: dict[int, Tensor]) -> Sequence[Any]:
@@ -200,13 +200,13 @@ def _backward(cls: Any, ctx: Any, results: Sequence[Any], cotangents: dict[int, 
     ]
     try:
         # Those that say so take the list, to free gradients early: since 2.13.
-        found = function(ctx, gs) if getattr(cls, "boxed_grads_call", False) else function(ctx, *gs)
+        gradients = function(ctx, gs) if getattr(cls, "boxed_grads_call", False) else function(ctx, *gs)
     except Exception as error:
         raise GraphError(
             f"{cls.__qualname__}.backward cannot be traced ({type(error).__name__}: {error}); compute the "
             f"gradient from ctx and the cotangents with operations of tensors"
         ) from error
-    return found if isinstance(found, tuple) else (found,)
+    return gradients if isinstance(gradients, tuple) else (gradients,)
 
 
 def _has_gradient(x: object) -> bool:

@@ -22,7 +22,7 @@ from stopgrad.interop.imported import Model
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.importing.aten.calling import array_of, dtype_from
-from stopgrad.interop.torch.importing.program import Program, Sizes, called, exported, scope_from
+from stopgrad.interop.torch.importing.program import Program, Sizes, exported, scope_from, title_of
 from stopgrad.interop.torch.importing.translating import Translator, draws
 
 RANDOM = "random_key"
@@ -84,20 +84,20 @@ def load(
         >>> model(np.ones((4, 3), np.float32)).shape, sorted(model.parameters)
         ((4, 2), ['bias', 'weight'])
     """
-    made = exported(program, example, dynamic_shapes)
-    return _Loading(made, _names_of_sizes(example, dynamic_shapes), called(program)).model()
+    exported_program = exported(program, example, dynamic_shapes)
+    return _Loading(exported_program, _names_of_sizes(example, dynamic_shapes), title_of(program)).model()
 
 
 def _names_of_sizes(example: tuple[Any, ...], dynamic_shapes: Sizes) -> list[dict[int, str]]:
     """For each tensor among the arguments, in order, the names that the user gave to its sizes."""
     if not isinstance(dynamic_shapes, (tuple, list)) or len(dynamic_shapes) != len(example):
         return []
-    found: list[dict[int, str]] = []
+    names: list[dict[int, str]] = []
     for x, sizes in zip(example, dynamic_shapes, strict=True):
         leaves = internals.trees.tree_leaves(x)
-        given = [sizes] if isinstance(x, torch.Tensor) else [None] * len(leaves)
-        found += [_names_in(one) for one in given]
-    return found
+        per_leaf = [sizes] if isinstance(x, torch.Tensor) else [None] * len(leaves)
+        names += [_names_in(leaf_sizes) for leaf_sizes in per_leaf]
+    return names
 
 
 def _names_in(sizes: object) -> dict[int, str]:
@@ -184,15 +184,15 @@ class _Loading:
         return x
 
     def _parameter(self, name: str) -> Any:
-        held = self.program.state_dict.get(name)
-        if held is None:
-            held = self.program.constants[name]
-        shared = _memory(held)
+        tensor = self.program.state_dict.get(name)
+        if tensor is None:
+            tensor = self.program.constants[name]
+        shared = _memory(tensor)
         if shared is not None and shared in self.shared:  # Tied: one parameter, by its first name.
             return self.shared[shared]
         *_, last = name.split(".")
         with Inside(prefix=scope_from(name.rpartition(".")[0])):
-            self.parameters[name] = sg.parameter(array_of(held, name), name=scope_from(last)[:-1])
+            self.parameters[name] = sg.parameter(array_of(tensor, name), name=scope_from(last)[:-1])
         if shared is not None:
             self.shared[shared] = self.parameters[name]
         return self.parameters[name]
@@ -225,7 +225,7 @@ class _Loading:
     def _raise_for_refusals(self) -> None:
         refusals = self.translator.refusals
         if refusals:
-            lines = list(dict.fromkeys(str(one) for one in refusals))
+            lines = list(dict.fromkeys(str(refusal) for refusal in refusals))
             count = "1 call" if len(lines) == 1 else f"{len(lines)} calls"
             raise GraphError(
                 f"{count} of {self.called} cannot be translated:\n  "
@@ -237,30 +237,30 @@ class _Loading:
     # ------------------------------------------------------------------------------------------- calling
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        wanted = self.program.call_spec.in_spec
-        names = internals.children_of(wanted)[1].context or []
+        expected = self.program.call_spec.in_spec
+        names = internals.children_of(expected)[1].context or []
         if set(names) == set(kwargs):
             kwargs = {name: kwargs[name] for name in names}
         leaves, spec = internals.trees.tree_flatten((args, kwargs))
-        if spec != wanted:
+        if spec != expected:
             raise ArgumentError(
-                f"{self.called} takes the arguments {_shown(wanted)} as it was exported, not {_shown(spec)}"
+                f"{self.called} takes the arguments {_shown(expected)} as it was exported, not {_shown(spec)}"
             )
-        found = []
+        arrays = []
         specs = [s for s in self.signature.input_specs if s.kind is InputKind.USER_INPUT]
         for name, value, spec_in in zip(self.input_names, leaves, specs, strict=True):
             if name is not None:
-                found.append(array_of(value, name) if isinstance(value, torch.Tensor) else value)
+                arrays.append(array_of(value, name) if isinstance(value, torch.Tensor) else value)
             elif not _same(value, spec_in.arg.value):
                 raise ArgumentError(
                     f"{self.called} was exported with {spec_in.arg.name} = {spec_in.arg.value!r}, "
                     f"not {value!r}; export it again for other values"
                 )
-        return found
+        return arrays
 
     def _rebuild(self, values: Sequence[Any]) -> Any:
-        known = dict(zip(self.output_names, values, strict=True))
-        leaves = [known[name] if name is not None else value for name, value in self.returned]
+        by_name = dict(zip(self.output_names, values, strict=True))
+        leaves = [by_name[name] if name is not None else value for name, value in self.returned]
         return internals.trees.tree_unflatten(leaves, self.program.call_spec.out_spec)
 
 

@@ -98,7 +98,7 @@ def decompositions() -> dict[Any, Any]:
     return dict(table)
 
 
-def called(program: Program) -> str:
+def title_of(program: Program) -> str:
     """What a module or function is called in messages."""
     if isinstance(program, torch.nn.Module):
         return type(program).__name__
@@ -112,7 +112,7 @@ def _export(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) -
             return torch.export.export(module, example, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = " ".join(lines[:2]) or type(error).__name__
+        summary = " ".join(lines[:2]) or type(error).__name__
         cure = (
             "what it cannot export (such as branches on values, .item(), .data, printing of numbers) has to "
             "be written with tensors (torch.where, torch.cond); or watch it run instead, with sgt.watch() or "
@@ -121,17 +121,17 @@ def _export(program: Program, example: tuple[Any, ...], dynamic_shapes: Sizes) -
         if not example:
             cure = "give example arguments behind it: sgt.load(module, x)"
         raise GraphError(
-            f"torch.export does not export {called(program)}: {told}{_at(error)} — {cure}"
+            f"torch.export does not export {title_of(program)}: {summary}{_at(error)} — {cure}"
         ) from error
 
 
 def _at(error: BaseException) -> str:
     """The innermost line outside of PyTorch that an error passed through."""
-    found = ""
+    place = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if not _is_between(frame.filename):
-            found = f" (at {frame.filename}:{frame.lineno})"
-    return found
+            place = f" (at {frame.filename}:{frame.lineno})"
+    return place
 
 
 # ------------------------------------------------------------------------------------------------ stops
@@ -151,12 +151,12 @@ def _marked(program: ExportedProgram) -> ExportedProgram:
     for old, new in old_to_new.items():
         new.name = old.name
         new.meta = copy.copy(old.meta)
-    made = torch.fx.GraphModule(module, graph)
-    made.meta.update(module.meta)
-    _mark(made, decomposed=program.dialect == "ATEN")
+    marked = torch.fx.GraphModule(module, graph)
+    marked.meta.update(module.meta)
+    _mark(marked, decomposed=program.dialect == "ATEN")
     return ExportedProgram(
-        root=made,
-        graph=made.graph,
+        root=marked,
+        graph=marked.graph,
         graph_signature=program.graph_signature,
         state_dict=program.state_dict,
         range_constraints=program.range_constraints,
@@ -214,15 +214,15 @@ def _inlined(module: torch.fx.GraphModule, node: Any) -> None:
     enabled, inner, *operands = node.args
     region = getattr(module, inner.target)
     places = iter(operands)
-    known: dict[Any, Any] = {}
+    env: dict[Any, Any] = {}
     with module.graph.inserting_before(node):
         for part in region.graph.nodes:
             if part.op == "placeholder":
-                known[part] = next(places)
+                env[part] = next(places)
             elif part.op == "output":
-                results = torch.fx.node.map_arg(part.args[0], known.__getitem__)
+                results = torch.fx.node.map_arg(part.args[0], env.__getitem__)
             else:
-                known[part] = _copied(module, region, part, known, bool(enabled))
+                env[part] = _copied(module, region, part, env, bool(enabled))
     results = results if isinstance(results, (tuple, list)) else (results,)
     for user in list(node.users):
         user.replace_all_uses_with(_named_after(module.graph, user, results[user.args[1]]))
@@ -234,7 +234,7 @@ def _copied(
     module: torch.fx.GraphModule,
     region: torch.fx.GraphModule,
     part: Any,
-    known: dict[Any, Any],
+    env: dict[Any, Any],
     enabled: bool,
 ) -> Any:
     if part.op == "get_attr":
@@ -244,7 +244,7 @@ def _copied(
         setattr(module, name, getattr(region, part.target))
         copied = module.graph.get_attr(name)
     else:
-        copied = module.graph.node_copy(part, known.__getitem__)
+        copied = module.graph.node_copy(part, env.__getitem__)
     copied.meta = copy.copy(part.meta)
     copied.meta.setdefault(_OUTSIDE, not enabled)  # The innermost region counts.
     return copied
@@ -253,14 +253,14 @@ def _copied(
 def _named_after(graph: torch.fx.Graph, user: torch.fx.Node, result: torch.fx.Node) -> Any:
     """An alias of a region's result under the name of *user*, which the program's signature may hold."""
     with graph.inserting_before(user):
-        kept = graph.call_function(torch.ops.aten.alias.default, (result,))
-    kept.meta = copy.copy(user.meta)
+        alias = graph.call_function(torch.ops.aten.alias.default, (result,))
+    alias.meta = copy.copy(user.meta)
     name = user.name
     user.name = f"{name}_was"
-    kept.name = name
+    alias.name = name
     # The alias belongs to the node that computed the result.
-    kept.meta[_OUTSIDE] = result.meta.get(_OUTSIDE, False) if isinstance(result, torch.fx.Node) else False
-    return kept
+    alias.meta[_OUTSIDE] = result.meta.get(_OUTSIDE, False) if isinstance(result, torch.fx.Node) else False
+    return alias
 
 
 def _stop_outside(graph: torch.fx.Graph, node: torch.fx.Node) -> None:

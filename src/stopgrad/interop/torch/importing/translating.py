@@ -89,14 +89,14 @@ class Translator:
         if isinstance(size, int):
             return size
         expression = getattr(getattr(size, "node", None), "expr", size)
-        known = {}
+        dims = {}
         for symbol in getattr(expression, "free_symbols", ()):
             if str(symbol).startswith(("u", "zuf")):
                 raise Refused("a size is known only when the program runs, from values of tensors")
-            known[symbol] = self._sizes.setdefault(str(symbol), sg.dim(str(symbol)))
-        if not known:
+            dims[symbol] = self._sizes.setdefault(str(symbol), sg.dim(str(symbol)))
+        if not dims:
             return int(expression)
-        return sympy_interp(PythonReferenceAnalysis, known, expression)
+        return sympy_interp(PythonReferenceAnalysis, dims, expression)
 
     def name_size(self, size: torch.SymInt, name: str) -> None:
         """Name a size after the user's name for it, if it is a single symbol."""
@@ -113,67 +113,71 @@ class Translator:
     def run(self, module: torch.fx.GraphModule, operands: Sequence[Any]) -> Any:
         """Build a program for these values of its placeholders; what it returns."""
         waiting = iter(operands)
-        known: dict[Node, Any] = {}
+        env: dict[Node, Any] = {}
         live = _live(module.graph)
         inner = [node for node in module.graph.nodes if node.op not in ("placeholder", "output")]
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                known[node] = next(waiting)
-        self._translate(module, [node for node in inner if node in live], known, live)
+                env[node] = next(waiting)
+        self._translate(module, [node for node in inner if node in live], env, live)
         returned = next(node for node in reversed(module.graph.nodes) if node.op == "output")
-        return torch.fx.node.map_arg(returned.args[0], known.get)
+        return torch.fx.node.map_arg(returned.args[0], env.get)
 
     def _translate(
         self,
         module: torch.fx.GraphModule,
         nodes: Sequence[Node],
-        known: dict[Node, Any],
+        env: dict[Node, Any],
         live: Container[Node],
     ) -> None:
-        """Translate nodes, and note in *known* what each is."""
-        pullbacks = {node: _behind_cotangents(node, nodes) for node in nodes if node.target is OWNED}
+        """Translate nodes, and note in *env* what each is."""
+        pullbacks = {node: _pullback_nodes(node, nodes) for node in nodes if node.target is OWNED}
         apart = {node for pullback in pullbacks.values() for node in pullback}
         for node in nodes:
             if node in pullbacks and node not in apart:
-                known[node] = self._owned(module, node, pullbacks[node], known, live)
+                env[node] = self._owned(module, node, pullbacks[node], env, live)
             elif node not in apart:
-                known[node] = self._translated(module, node, known, live)
+                env[node] = self._translated(module, node, env, live)
 
     def _owned(
         self,
         module: torch.fx.GraphModule,
         node: Node,
         pullback: Sequence[Node],
-        known: Mapping[Node, Any],
+        env: Mapping[Node, Any],
         live: Container[Node],
     ) -> list[Any]:
         """The results of a user's ``autograd.Function``, whose ``backward`` other nodes compute."""
         args: Any = node.args
-        ys, xs, cotangents, gradients, given = args
+        ys, xs, cotangents, gradients, positions = args
 
         def gradient(*gs: sg.Output) -> list[Any]:
-            inside = {**known, **dict(zip(cotangents, gs, strict=True))}
-            self._translate(module, [one for one in pullback if one not in inside], inside, live)
-            made = {k: inside[one] for k, one in zip(given, gradients, strict=True)}
-            return [made.get(k) for k in range(len(xs))]
+            inside = {**env, **dict(zip(cotangents, gs, strict=True))}
+            self._translate(module, [part for part in pullback if part not in inside], inside, live)
+            by_position = {k: inside[g] for k, g in zip(positions, gradients, strict=True)}
+            return [by_position.get(k) for k in range(len(xs))]
 
         with self._inside(node):
-            results, arguments = [known[y] for y in ys], [known[x] for x in xs]
-            kept = tuple(k for k, x in enumerate(arguments) if x.type.differentiable)
-            operands = (*results, *[arguments[k] for k in kept])
-            made = emit(CustomGradient, operands, (len(results), Untraced(gradient), len(xs), kept), None)
-            CustomGradient.settle(made)  # At once, since the operation may be copied into other graphs.
-        return list(made.outputs)
+            results, arguments = [env[y] for y in ys], [env[x] for x in xs]
+            differentiable = tuple(k for k, x in enumerate(arguments) if x.type.differentiable)
+            operands = (*results, *[arguments[k] for k in differentiable])
+            op = emit(
+                CustomGradient, operands, (len(results), Untraced(gradient), len(xs), differentiable), None
+            )
+            CustomGradient.settle(op)  # At once, since the operation may be copied into other graphs.
+        return list(op.outputs)
 
     def _translated(
-        self, module: torch.fx.GraphModule, node: Node, known: Mapping[Node, Any], live: Container[Node]
+        self, module: torch.fx.GraphModule, node: Node, env: Mapping[Node, Any], live: Container[Node]
     ) -> Any:
         if node.op == "get_attr":
             path = str(node.target)
-            found = _attribute(module, path)
-            return sg.constant(array_of(found, path)) if isinstance(found, torch.Tensor) else found
-        args: Any = torch.fx.node.map_arg(node.args, known.__getitem__)
-        kwargs: Any = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
+            attribute = _attribute(module, path)
+            return (
+                sg.constant(array_of(attribute, path)) if isinstance(attribute, torch.Tensor) else attribute
+            )
+        args: Any = torch.fx.node.map_arg(node.args, env.__getitem__)
+        kwargs: Any = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
         if node.target is operator.getitem:
             return args[0][args[1]]
         with self._inside(node):
@@ -197,11 +201,11 @@ class Translator:
             return sg.stop_gradient(args[0], name=args[1])
         if name_of(node) in CONTROL:
             return CONTROL[name_of(node)](self, *args, **kwargs)
-        found = translation_of(node)
-        if found is None:
+        translation = translation_of(node)
+        if translation is None:
             raise Refused(ABSENT.get(name_of(node), "this operator has no translation"))
         call = Call(node, self._next_key, self.size, live)
-        return found(call, *args, **kwargs)
+        return translation(call, *args, **kwargs)
 
     def _next_key(self) -> Any:
         self._drawn += 1
@@ -209,8 +213,8 @@ class Translator:
 
     def _stand_ins(self, node: Node) -> Any:
         """Placeholders of the right types, so that the nodes that follow are checked, too."""
-        made = [self._stand_in(value) for value in results_of(node.meta.get("val"))]
-        return made[0] if not isinstance(node.meta.get("val"), (tuple, list)) else tuple(made)
+        stand_ins = [self._stand_in(value) for value in results_of(node.meta.get("val"))]
+        return stand_ins[0] if not isinstance(node.meta.get("val"), (tuple, list)) else tuple(stand_ins)
 
     def _stand_in(self, value: object) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -231,25 +235,25 @@ class Translator:
 
 def translation_of(node: Node) -> Callable[..., Any] | None:
     """The translation of what a node calls, or None."""
-    found: Callable[..., Any] | None = TRANSLATIONS.get(name_of(node)) or SIZES.get(node.target)
-    return found
+    translation: Callable[..., Any] | None = TRANSLATIONS.get(name_of(node)) or SIZES.get(node.target)
+    return translation
 
 
 def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
-    found = module
+    attribute = module
     for part in path.split("."):
-        found = getattr(found, part)
-    return found
+        attribute = getattr(attribute, part)
+    return attribute
 
 
-def _behind_cotangents(owned: Node, nodes: Sequence[Node]) -> list[Node]:
+def _pullback_nodes(owned: Node, nodes: Sequence[Node]) -> list[Node]:
     """The nodes of a function's ``backward`` that depend on cotangents of the function's results."""
     args: Any = owned.args
-    behind = dict.fromkeys(args[2])
+    dependents = dict.fromkeys(args[2])
     for node in nodes:
-        if node is not owned and any(one in behind for one in node.all_input_nodes):
-            behind[node] = None
-    return list(behind)
+        if node is not owned and any(operand in dependents for operand in node.all_input_nodes):
+            dependents[node] = None
+    return list(dependents)
 
 
 def _live(graph: torch.fx.Graph) -> set[Node]:
@@ -257,7 +261,7 @@ def _live(graph: torch.fx.Graph) -> set[Node]:
     live: set[Node] = set()
     for node in reversed(graph.nodes):
         if node.op == "output" or node in live:
-            live.update([one for one in node.all_input_nodes if not _is_token(one)])
+            live.update([operand for operand in node.all_input_nodes if not _is_token(operand)])
     return live
 
 

@@ -76,14 +76,14 @@ def keras_callback(monitor: Steps) -> Any:
             raise ArgumentError("keras_callback: Keras computes with another backend than PyTorch")
 
     def run(model: Any, step: Any, *args: Any) -> Any:
-        held = {name: p for name, p in parameters_of(model) if p.requires_grad}
-        monitor.begin(ArrivalsOnly(held) if model.jit_compile else WholeStep())
+        trainable = {name: p for name, p in parameters_of(model) if p.requires_grad}
+        monitor.begin(ArrivalsOnly(trainable) if model.jit_compile else WholeStep())
         failed = True
         try:
-            made = step(*args)
+            result = step(*args)
             failed = False
         finally:
             monitor.end(failed)
-        return made
+        return result
 
     return keras.fit_callback(monitor, begin, run)

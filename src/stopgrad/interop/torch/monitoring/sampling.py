@@ -25,7 +25,7 @@ from stopgrad.train.monitoring.verdicts import ARRIVES, NOTHING, Verdict, Verdic
 Tensor = torch.Tensor
 Parameters = Mapping[str, Tensor]
 
-TOLD = 8
+EXPLAINED = 8
 """The most backward passes of a step that are explained; of further ones, only the numbers count."""
 
 
@@ -42,16 +42,16 @@ class Sampling(Protocol):
         """The verdicts on parameters that require gradients, for each backward pass that was seen."""
 
 
-def by_numbers(of: Mapping[str, Magnitude], names: Iterator[str]) -> dict[str, Verdict]:
+def by_numbers(magnitudes: Mapping[str, Magnitude], names: Iterator[str]) -> dict[str, Verdict]:
     """Verdicts of which only the numbers that arrived are known."""
-    return {name: _verdict(of.get(name)) for name in names}
+    return {name: _verdict(magnitudes.get(name)) for name in names}
 
 
-def _verdict(one: Magnitude | None) -> Verdict:
-    if one is None:
+def _verdict(magnitude: Magnitude | None) -> Verdict:
+    if magnitude is None:
         return Verdict(NOTHING)
-    state = NOT_FINITE if not one.is_finite else ZERO if one.is_zero else ARRIVES
-    return Verdict(state, "", one)
+    state = NOT_FINITE if not magnitude.is_finite else ZERO if magnitude.is_zero else ARRIVES
+    return Verdict(state, "", magnitude)
 
 
 class WholeStep:
@@ -69,9 +69,9 @@ class WholeStep:
     def verdicts(self, parameters: Parameters) -> Iterator[Verdicts]:
         calls = self._seen.backward_calls
         calls = [call for call in calls if call.kind == "backward"] or calls
-        for call in calls[:TOLD]:
+        for call in calls[:EXPLAINED]:
             yield verdicts_of(call.explain(parameters))
-        for call in calls[TOLD:]:
+        for call in calls[EXPLAINED:]:
             yield by_numbers(call.magnitudes(parameters), iter(parameters))
 
 
@@ -97,15 +97,15 @@ class ArrivalsOnly:
             handle.remove()
 
     def _hook(self, name: str, tensor: Tensor) -> Callable[[Tensor], None]:
-        of = self._of
+        magnitudes = self._of
 
         def measure(grad: Tensor) -> None:
             norm = measured(norm_of, grad)
             if norm is None:
                 return
-            found, known = Arrival(tensor, grad, norm).magnitude(), of.get(name)
-            if known is None or found.norm > known.norm or not found.is_finite:
-                of[name] = found
+            magnitude, largest = Arrival(tensor, grad, norm).magnitude(), magnitudes.get(name)
+            if largest is None or magnitude.norm > largest.norm or not magnitude.is_finite:
+                magnitudes[name] = magnitude
 
         return measure
 
@@ -140,9 +140,9 @@ class ForwardAlone:
         def forward(*args: Any, **kwargs: Any) -> Any:
             self._restore()
             with Watch() as seen:
-                made = original(*args, **kwargs)
-            self._follow(seen, made)
-            return made
+                result = original(*args, **kwargs)
+            self._follow(seen, result)
+            return result
 
         self._forward, self._own = forward, own
         model.forward = forward
@@ -156,9 +156,9 @@ class ForwardAlone:
             else:
                 model.forward = self._own
 
-    def _follow(self, seen: Watch, made: object) -> None:
+    def _follow(self, seen: Watch, result: object) -> None:
         """Put hooks where gradients will arrive, if the results lead there."""
-        tensors = [x for x in tensors_in(made) if node_of(x) is not None]
+        tensors = [x for x in tensors_in(result) if node_of(x) is not None]
         if tensors:
             self._seen = seen
             self._outputs = [seen._recorder.loss(tensor) for tensor in tensors]

@@ -72,9 +72,9 @@ class Updates:
         with internals.DisableTorchFunction():
             asked = dict(self._parameters())
             if self._of_keras:
-                found = {id(x): x.grad for x in asked.values()}
-                self._steps = updating.keras_steps("monitor", self._optimizer, self._model, asked, found)
+                gradients = {id(x): x.grad for x in asked.values()}
+                self._steps = updating.keras_steps("monitor", self._optimizer, self._model, asked, gradients)
             else:
-                held = [p for group in self._optimizer.param_groups for p in group["params"]]
-                found = {id(x): x.grad for x in (*asked.values(), *held)}
-                self._steps = updating.steps_from("monitor", self._optimizer, found, None, asked)
+                updated = [p for group in self._optimizer.param_groups for p in group["params"]]
+                gradients = {id(x): x.grad for x in (*asked.values(), *updated)}
+                self._steps = updating.steps_from("monitor", self._optimizer, gradients, None, asked)

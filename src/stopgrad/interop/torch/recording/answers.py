@@ -33,7 +33,7 @@ class Answers(Observed):
         node = node_of(tensor)
         if node is None:
             return self.memory.held(tensor) is not None
-        return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
+        return self.nodes.value_at(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
 
     def loss(self, tensor: Tensor) -> Value:
         """The value of a loss whose making was recorded.
@@ -61,14 +61,14 @@ class Answers(Observed):
         """A tensor as the subject of a question."""
         node = node_of(tensor)
         if node is not None:
-            value = self.nodes.known(node, tensor.output_nr)
+            value = self.nodes.value_at(node, tensor.output_nr)
             if value is None:
-                value = self._made(tensor, node, None)
+                value = self._value_at_node(tensor, node, None)
             return Target(value, True)
         self._known_leaf(tensor, None)
-        held = self.memory.held(tensor)
-        assert held is not None
-        value = held.value if held.root is None else held.root
+        noted = self.memory.held(tensor)
+        assert noted is not None
+        value = noted.value if noted.root is None else noted.root
         return Target(value, tensor.requires_grad, hooks=hooks_of(tensor))
 
     def sizes(self, losses: Sequence[Value]) -> Sizes | None:
@@ -78,15 +78,15 @@ class Answers(Observed):
 
     def seen(self) -> dict[str, Tensor]:
         """Every leaf that requires a gradient, and every parameter of the modules that were called."""
-        found: dict[str, Tensor] = {}
+        by_name: dict[str, Tensor] = {}
         modules = self.modules
         below = {id(part) for module in modules for part in module.modules() if part is not module}
         roots = [module for module in modules if id(module) not in below]
         for root in roots:
             prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
-            found |= {f"{prefix}{name}": p for name, p in parameters_of(root)}
-        known = {id(tensor) for tensor in found.values()}
-        known.update(id(tensor) for tensor in whole_parameters(modules).values())
+            by_name |= {f"{prefix}{name}": p for name, p in parameters_of(root)}
+        known_ids = {id(tensor) for tensor in by_name.values()}
+        known_ids.update(id(tensor) for tensor in whole_parameters(modules).values())
         rest = [tensor for tensor, held in self.memory.all_held() if held.root is not None]
-        leaves = [x for x in rest if x.requires_grad and id(x) not in known]
-        return found | {f"leaf{i}": x for i, x in enumerate(leaves)}
+        leaves = [x for x in rest if x.requires_grad and id(x) not in known_ids]
+        return by_name | {f"leaf{i}": x for i, x in enumerate(leaves)}

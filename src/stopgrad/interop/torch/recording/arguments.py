@@ -26,35 +26,35 @@ ATOMS = frozenset([int, float, bool, complex, str, NoneType, torch.dtype, torch.
 
 def tensors_in(*trees: Any) -> list[Tensor]:
     """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for tree in trees:
         kind = type(tree)
         if kind is Tensor:
-            found.append(tree)
+            tensors.append(tree)
         elif kind is tuple:  # Mostly of tensors, which are what counts here.
-            for one in tree:
-                inner = type(one)
+            for element in tree:
+                inner = type(element)
                 if inner is Tensor or inner is Parameter:
-                    found.append(one)
+                    tensors.append(element)
                 elif inner not in ATOMS:
-                    found += _nested(one)
+                    tensors += _nested(element)
         elif kind not in ATOMS:
-            found += _nested(tree)
-    if found and internals.peek_interpreter_stack() is not None:
-        return [unwrapped(tensor) for tensor in found]
-    return found
+            tensors += _nested(tree)
+    if tensors and internals.peek_interpreter_stack() is not None:
+        return [unwrapped(tensor) for tensor in tensors]
+    return tensors
 
 
 def _nested(tree: object) -> list[Tensor]:
     """The tensors in something that may hold some, itself included."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     stack = [tree]
     while stack:
         tree = stack.pop()
         if isinstance(tree, Tensor):
-            found.append(tree)
+            tensors.append(tree)
         elif isinstance(tree, (list, tuple)):
             stack += tree[::-1]
         elif isinstance(tree, dict):
             stack += reversed(tree.values())
-    return found
+    return tensors

@@ -97,21 +97,21 @@ CALLS: dict[Any, Call] = {}
 
 def call_of(function: Callable[..., Any]) -> Call:
     """How a function is treated."""
-    found = CALLS.get(function)
-    if found is None:
-        found = CALLS[function] = Call(function)
-    return found
+    call = CALLS.get(function)
+    if call is None:
+        call = CALLS[function] = Call(function)
+    return call
 
 
 def _name(function: Callable[..., Any]) -> str:
-    found = resolve_name(function)
-    if found is None:
+    qualified = resolve_name(function)
+    if qualified is None:
         if function is internals.set_grad_enabled:
             return "torch.set_grad_enabled"
         module = getattr(function, "__module__", None) or "torch"
         name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or str(function)
-        found = f"{module}.{name}"
-    return str(found).replace(internals.UNNAMED, "torch.")
+        qualified = f"{module}.{name}"
+    return str(qualified).replace(internals.UNNAMED, "torch.")
 
 
 def _act(short: str, name: str) -> Act:

@@ -34,52 +34,52 @@ class Forward(NamedTuple):
     frame: FrameType
 
 
-class _Known:
+class _Codes:
     """The codes of all forwards, by their identity, with the functions that have them, the newest last."""
 
     def __init__(self) -> None:
-        self._made: str | None = None
+        self._counter: str | None = None
         self.codes: dict[int, tuple[CodeType, list[weakref.ref[Any]]]] = {}
 
     def refresh(self, anew: bool = False) -> None:
         """Look for new functions, if there may be any, or *anew* for what became of known ones."""
         # Each new class takes a number, and to print the counter takes none. Without it, all are asked for.
-        made = None if _COUNTER is None else repr(_COUNTER)
-        if made is not None and made == self._made and not anew:
+        counter = None if _COUNTER is None else repr(_COUNTER)
+        if counter is not None and counter == self._counter and not anew:
             return
         codes: dict[int, tuple[CodeType, list[weakref.ref[Any]]]] = {}
         for function in _functions():
             for code in _codes_of(function):
                 codes.setdefault(id(code), (code, []))[1].append(weakref.ref(function))
-        self.codes, self._made = codes, made
+        self.codes, self._counter = codes, counter
 
     def frames(self, frame: FrameType | None) -> list[FrameType]:
         """The frames of forwards that a frame is in, itself included, innermost first."""
-        codes, found = self.codes, []
+        codes, frames = self.codes, []
         while frame is not None:
             if id(frame.f_code) in codes:
-                found.append(frame)
+                frames.append(frame)
             frame = frame.f_back
-        return found
+        return frames
 
     def functions(self, frame: FrameType) -> list[Any]:
         """The living functions whose forward a frame may be."""
-        return [one for known in self.codes[id(frame.f_code)][1] if (one := known()) is not None]
+        return [function for ref in self.codes[id(frame.f_code)][1] if (function := ref()) is not None]
 
 
-_KNOWN = _Known()
+_CODES = _Codes()
 
 
 def _functions() -> Iterator[Any]:
     """All ``autograd.Function``s that are there, without those of transformations."""
-    found: dict[Any, None] = {}
+    functions: dict[Any, None] = {}
     stack = [_Function]
     while stack:
         for function in stack.pop().__subclasses__():
-            if function not in found:
-                found[function] = None
+            if function not in functions:
+                functions[function] = None
                 stack.append(function)
-    return (one for one in found if one.__module__ != internals.MADE_BY_TRANSFORMS)
+    return (subclass for subclass in functions if subclass.__module__ != internals.MADE_BY_TRANSFORMS)
 
 
 def _codes_of(function: Any) -> Iterator[CodeType]:
@@ -100,21 +100,21 @@ def _code_of(called: Any) -> CodeType | None:
 
 def forwards_around(frame: FrameType | None) -> list[Forward]:
     """The forwards of ``autograd.Function``s that a frame is in, innermost first."""
-    _KNOWN.refresh()
-    frames = _KNOWN.frames(frame)
+    _CODES.refresh()
+    frames = _CODES.frames(frame)
     if not frames and not torch.is_inference_mode_enabled():  # That is the other reason to be asked.
-        _KNOWN.refresh(anew=True)
-        frames = _KNOWN.frames(frame)
+        _CODES.refresh(anew=True)
+        frames = _CODES.frames(frame)
     if len(frames) == 1:  # To look into frames takes long, and they then hold what they hold now.
-        functions = _KNOWN.functions(frames[0])
+        functions = _CODES.functions(frames[0])
         if len(functions) == 1:
             return [Forward(functions[0], frames[0])]
-    return _told_apart(frames)
+    return _distinguished(frames)
 
 
-def _told_apart(frames: Sequence[FrameType]) -> list[Forward]:
+def _distinguished(frames: Sequence[FrameType]) -> list[Forward]:
     """The forwards of frames, innermost first, some of which may belong to one, or to none."""
-    found: list[Forward] = []
+    forwards: list[Forward] = []
     contexts: list[Any] = []
     for frame in reversed(frames):
         context = _context_of(frame)
@@ -125,10 +125,10 @@ def _told_apart(frames: Sequence[FrameType]) -> list[Forward]:
             contexts.append(context)
         else:
             function = _newest(frame)
-            if function is None or (found and _is_called_by(found[-1].function, function)):
+            if function is None or (forwards and _is_called_by(forwards[-1].function, function)):
                 continue
-        found.append(Forward(function, frame))
-    return found[::-1]
+        forwards.append(Forward(function, frame))
+    return forwards[::-1]
 
 
 def _is_called_by(outer: Any, inner: Any) -> bool:
@@ -141,16 +141,16 @@ def _is_called_by(outer: Any, inner: Any) -> bool:
 def _context_of(frame: FrameType) -> Any:
     """The ``ctx`` among a frame's arguments, which knows its function; None if there is none."""
     code, values = frame.f_code, frame.f_locals
-    given = [values.get(name) for name in code.co_varnames[: min(code.co_argcount, 2)]]
+    arguments = [values.get(name) for name in code.co_varnames[: min(code.co_argcount, 2)]]
     if code.co_flags & inspect.CO_VARARGS:
-        given += values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())[:2]
-    return next((one for one in given if internals.function_of(one) is not None), None)
+        arguments += values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())[:2]
+    return next((argument for argument in arguments if internals.function_of(argument) is not None), None)
 
 
 def _newest(frame: FrameType) -> Any:
     """The newest function that has the code of a frame and, if others have it, too, what it was made with."""
-    functions = _KNOWN.functions(frame)
-    exact = [one for one in functions if _is_made_with(one, frame)]
+    functions = _CODES.functions(frame)
+    exact = [candidate for candidate in functions if _is_made_with(candidate, frame)]
     return next(reversed(exact or functions), None)
 
 

@@ -34,7 +34,7 @@ _AFTER = list(inspect.signature(torch.autograd.grad).parameters)[3:]
 class Returned:
     """The event of a user's function; its first *asked* inputs are those that the node's edges lead to."""
 
-    __slots__ = ("_given", "_inputs", "_passed", "asked", "edges", "event", "others")
+    __slots__ = ("_inputs", "_passed", "_returned", "asked", "edges", "event", "others")
 
     event: Event
     edges: tuple[Value | None, ...]
@@ -44,17 +44,17 @@ class Returned:
     def __init__(self, event: Event, edges: Sequence[Value | None], asked: int) -> None:
         self.event, self.edges, self.asked = event, tuple(edges), asked
         self._inputs, self.others = event.inputs, event.walls
-        self._given: Sequence[bool] | None = None
+        self._returned: Sequence[bool] | None = None
         self._passed: dict[Value, None] = {}
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether it was seen what the function's backward does."""
-        return self._given is not None
+        return self._returned is not None
 
-    def note(self, given: Sequence[bool]) -> None:
+    def note(self, returned: Sequence[bool]) -> None:
         """Note for which of its edges the function returned a gradient."""
-        self._given = given
+        self._returned = returned
         self._settle()
 
     def passes(self, values: Sequence[Value]) -> None:
@@ -66,13 +66,17 @@ class Returned:
         """Make the inputs and walls of the event those that are known now."""
         inputs, open = list(dict.fromkeys([*self._inputs, *self._passed])), set(self._passed)
         walls = [wall for wall in self.others if inputs[wall[0]] not in open]
-        if self._given is not None:
-            edges = [(value, some) for value, some in zip(self.edges, self._given, strict=True) if value]
-            given = {value for value, some in edges if some}
+        if self._returned is not None:
+            edges = [
+                (value, is_returned)
+                for value, is_returned in zip(self.edges, self._returned, strict=True)
+                if value
+            ]
+            receiving = {value for value, passes in edges if passes}
             reason = f"{self.event.call}.backward returns None for it"
-            blocked = [i for i in range(self.asked) if inputs[i] not in open | given]
+            blocked = [i for i in range(self.asked) if inputs[i] not in open | receiving]
             # What was passed twice may get a gradient from one of its places, and none from the other.
-            twice = dict.fromkeys([value for value, some in edges if not some and value in given - open])
+            twice = dict.fromkeys([value for value, some in edges if not some and value in receiving - open])
             blocked += range(len(inputs), len(inputs) + len(twice))
             inputs += twice
             walls += [(i, NOT_DIFFERENTIABLE, reason) for i in blocked]
@@ -113,12 +117,12 @@ class Backwards(TorchFunctionMode):
     def __init__(self, seen: Seen) -> None:
         super().__init__()
         self._seen = seen
-        self._made: dict[int, weakref.ref[Tensor]] = {}
+        self._leaves: dict[int, weakref.ref[Tensor]] = {}
 
-    def made(self, leaf: Tensor) -> bool:
+    def made_leaf(self, leaf: Tensor) -> bool:
         """Whether a tensor was made a leaf inside of the function's backward."""
-        found = self._made.get(id(leaf))
-        return found is not None and found() is leaf
+        ref = self._leaves.get(id(leaf))
+        return ref is not None and ref() is leaf
 
     def __torch_function__(
         self,
@@ -130,7 +134,7 @@ class Backwards(TorchFunctionMode):
         kwargs = kwargs or {}
         act = call_of(func).act
         if act is Act.REQUIRE:
-            self._made[id(args[0])] = weakref.ref(args[0])
+            self._leaves[id(args[0])] = weakref.ref(args[0])
         if act is not Act.BACKWARD:
             return func(*args, **kwargs)
         losses = self.losses(args, kwargs)
@@ -141,8 +145,8 @@ class Backwards(TorchFunctionMode):
     @staticmethod
     def losses(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
         """What a call of ``backward`` differentiates."""
-        given = next(iter([*args, *kwargs.values()]), ())
-        listed = given if isinstance(given, (list, tuple)) else [given]
+        losses = next(iter([*args, *kwargs.values()]), ())
+        listed = losses if isinstance(losses, (list, tuple)) else [losses]
         return [x for x in listed if isinstance(x, torch.Tensor) and x.grad_fn is not None]
 
     def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -172,7 +176,7 @@ class _Trial(Backwards):
     is_trial = True
 
     def __enter__(self) -> Self:
-        self._kept: list[tuple[Tensor, Tensor | None]] = []
+        self._grads: list[tuple[Tensor, Tensor | None]] = []
         self._written: list[_Memory] = []
         self._versions = ExitStack()
         super().__enter__()  # type: ignore[no-untyped-call]
@@ -180,7 +184,7 @@ class _Trial(Backwards):
 
     def __exit__(self, *failure: object) -> None:
         super().__exit__(*failure)  # type: ignore[no-untyped-call]
-        for leaf, grad in reversed(self._kept):
+        for leaf, grad in reversed(self._grads):
             leaf.grad = grad
         with internals.DisableTorchFunction(), torch.no_grad(), self._versions:
             for memory in reversed(self._written):
@@ -205,7 +209,7 @@ class _Trial(Backwards):
 
     def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         for leaf in _leaves(self.losses(args, kwargs)):
-            self._kept.append((leaf, leaf.grad))
+            self._grads.append((leaf, leaf.grad))
             leaf.grad = torch.zeros_like(leaf)
 
 
@@ -233,10 +237,12 @@ class _Memory:
 
 def _written_by(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
     """The tensors that a call writes into, or whose memory it hands out."""
-    call, into = call_of(function), [kwargs.get("out")]
+    call, written = call_of(function), [kwargs.get("out")]
     if (call.writes or call.apart or call.name.endswith("storage")) and args:
-        into.append(args[0])
-    each = [x for one in into for x in (one if isinstance(one, (list, tuple)) else [one])]
+        written.append(args[0])
+    each = [
+        x for argument in written for x in (argument if isinstance(argument, (list, tuple)) else [argument])
+    ]
     dense = [x for x in each if isinstance(x, torch.Tensor) and x.layout is torch.strided]
     return [x for x in dense if not x.is_inference()]
 
@@ -244,15 +250,15 @@ def _written_by(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[
 def _leaves(losses: Sequence[Tensor]) -> list[Tensor]:
     """The leaves that a backward pass would reach."""
     stack: list[Node] = [loss.grad_fn for loss in losses]
-    found, seen = [], set(stack)
+    leaves, seen = [], set(stack)
     while stack:
-        at = stack.pop()
-        if hasattr(at, "variable"):
-            found.append(at.variable)
-        fresh = {to for to, _ in at.next_functions if to is not None} - seen
+        node = stack.pop()
+        if hasattr(node, "variable"):
+            leaves.append(node.variable)
+        fresh = {to for to, _ in node.next_functions if to is not None} - seen
         seen |= fresh
         stack.extend(fresh)
-    return found
+    return leaves
 
 
 def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
@@ -279,10 +285,12 @@ def returned_for_zeros(node: Node, seen: Seen) -> list[bool]:
             _Trial(seen),
             torch.no_grad(),
         ):
-            found = node.apply(*zeros)
+            gradients = node.apply(*zeros)
     finally:
         notes.clear()
         notes.update(noted)
-    found = found if isinstance(found, tuple) else (found,)
-    needed = iter([grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need])
+    gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+    needed = iter(
+        [grad is not None for grad, need in zip(gradients, node.needs_input_grad, strict=True) if need]
+    )
     return [to is not None and next(needed) for to, _ in node.next_functions]

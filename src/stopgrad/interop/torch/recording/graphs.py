@@ -57,8 +57,8 @@ def report_of(
     """
     gone = _gone(losses, xs, departures)
     building = _Building(losses, xs, [departure.value for departure in gone.values()])
-    ys = tuple([building.seen(value) for value in losses])
-    findings = [*building.earlier(), *building.left(gone)]
+    ys = tuple([building.outside(value) for value in losses])
+    findings = [*building.earlier(), *building.departed(gone)]
     findings += _hooks(building, ys)
     if held:
         findings += _strays(building, ys)
@@ -75,13 +75,13 @@ def _gone(
     came = set(above(losses))
     missing = {key: x.value.event for key, x in xs.items() if x.value.event not in came}
     waiting = [departure for departure in departures if departure.serial < end] if missing else []
-    found: dict[str, Departure] = {}
+    gone: dict[str, Departure] = {}
     seen: set[Event] = set()
     for departure in waiting:
         fresh = set(above([departure.value], seen))
         seen |= fresh
-        found |= {key: departure for key, event in missing.items() if event in fresh and key not in found}
-    return found
+        gone |= {key: departure for key, event in missing.items() if event in fresh and key not in gone}
+    return gone
 
 
 def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
@@ -110,19 +110,19 @@ def _hooks(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
     hooked = building.hooked()
     if not hooked:
         return []
-    xs = building.asked | {f"hook {i}": made for i, (made, _, _) in enumerate(hooked)}
+    xs = building.asked | {f"hook {i}": output for i, (output, _, _) in enumerate(hooked)}
     flow = flow_of(building.question(ys, xs))
     lines: dict[RawLocation, tuple[Output, dict[str, None]]] = {}
-    for i, (made, place, keys) in enumerate(hooked):
+    for i, (output, place, keys) in enumerate(hooked):
         arriving = [key for key in keys if flow[key].arrives]
         if arriving and flow[f"hook {i}"].arrives:
-            lines.setdefault(place, (made, {}))[1].update(dict.fromkeys(arriving))
-    found = []
-    for place, (made, changed) in lines.items():
-        mark = building.mark(made, "hook", "a hook", place)
-        told = f"a hook may change the gradient of {some(list(changed))}, even to zero"
-        found.append(Finding("hook", told, (mark,), tuple(changed)))
-    return found
+            lines.setdefault(place, (output, {}))[1].update(dict.fromkeys(arriving))
+    findings = []
+    for place, (output, changed) in lines.items():
+        mark = building.mark(output, "hook", "a hook", place)
+        message = f"a hook may change the gradient of {some(list(changed))}, even to zero"
+        findings.append(Finding("hook", message, (mark,), tuple(changed)))
+    return findings
 
 
 class _Building:
@@ -130,7 +130,7 @@ class _Building:
 
     def __init__(self, losses: Sequence[Value], xs: Mapping[str, Target], aside: Sequence[Value]) -> None:
         self.graph = Graph()
-        self._made: dict[tuple[Event, int], Output] = {}
+        self._outputs: dict[tuple[Event, int], Output] = {}
         self._guarded: dict[Output, Output] = {}
         self._outside: dict[tuple[Output, Region], Output] = {}
         self._frozen: dict[Operation, bool] = {}
@@ -145,7 +145,7 @@ class _Building:
         self._leads = self._bits(events)
         for event in events:
             self._build(event)
-        self.asked = {key: self._made[x.value.event, x.value.index] for key, x in xs.items()}
+        self.asked = {key: self._outputs[x.value.event, x.value.index] for key, x in xs.items()}
 
     def question(self, ys: tuple[Output, ...], xs: Mapping[str, Output]) -> Asked:
         """The question about outputs of the graph."""
@@ -166,91 +166,97 @@ class _Building:
 
     def earlier(self) -> list[Finding]:
         """Values made before the watch began, by the lines where they were first met."""
-        found = {}
-        for (event, _), made in self._made.items():
+        by_place = {}
+        for (event, _), output in self._outputs.items():
             if event.why is EARLIER and event.place is not None:
                 message = f"{EARLIER}: of what made it, no lines are known"
-                found[event.place] = Finding("earlier", message, (made.op,))
-        return list(found.values())
+                by_place[event.place] = Finding("earlier", message, (output.op,))
+        return list(by_place.values())
 
-    def left(self, gone: Mapping[str, Departure]) -> list[Finding]:
+    def departed(self, gone: Mapping[str, Departure]) -> list[Finding]:
         """Values that left for Python and did not come back, by the lines where they left."""
         lines: dict[Departure, list[str]] = {}
         for key, departure in gone.items():
             lines.setdefault(departure, []).append(key)
-        found = []
+        findings = []
         for departure, keys in lines.items():
-            made = self.output(departure.value)
-            mark = self.mark(made, departure.call, departure.why, departure.place)
+            output = self.output(departure.value)
+            mark = self.mark(output, departure.call, departure.why, departure.place)
             message = f"{some(keys)} left for Python by {departure.why}: no gradient comes back from there"
-            found.append(Finding("left", message, (mark,), tuple(keys)))
-        return found
+            findings.append(Finding("left", message, (mark,), tuple(keys)))
+        return findings
 
     def hooked(self) -> list[tuple[Output, RawLocation, list[str]]]:
         """The outputs with hooks, with the line of each, and what is asked about behind it."""
         asked = {key: self._leads[x.value.event] for key, x in self._targets.items()}
-        found = []
-        for (event, _), made in self._made.items():
-            behind = [key for key, bits in asked.items() if event.hooks and bits & self._leads[event]]
-            found += [(made, place, behind) for place in event.hooks]
+        hooked = []
+        for (event, _), output in self._outputs.items():
+            keys = [key for key, bits in asked.items() if event.hooks and bits & self._leads[event]]
+            hooked += [(output, place, keys) for place in event.hooks]
         for key, x in self._targets.items():
-            found += [(self.asked[key], place, [key]) for place in x.hooks]
-        return found
+            hooked += [(self.asked[key], place, [key]) for place in x.hooks]
+        return hooked
 
     def measured(self, ys: tuple[Output, ...], sizes: Sizes) -> Measured:
         """How large the gradients were, at the outputs that stand for the values."""
-        at = {
-            self._made[v.event, v.index]: n for v, n in sizes.at.items() if (v.event, v.index) in self._made
+        norms = {
+            self._outputs[v.event, v.index]: n
+            for v, n in sizes.at.items()
+            if (v.event, v.index) in self._outputs
         }
-        of = {key: sizes.of[x.value].magnitude() for key, x in self._targets.items() if x.value in sizes.of}
+        magnitudes = {
+            key: sizes.of[x.value].magnitude() for key, x in self._targets.items() if x.value in sizes.of
+        }
         hooks = {
-            made: self.mark(made, "hook", "a hook", place)
-            for made, place, _ in self.hooked()
-            if made in at or made in self.asked.values()
+            output: self.mark(output, "hook", "a hook", place)
+            for output, place, _ in self.hooked()
+            if output in norms or output in self.asked.values()
         }
-        return Measured(ys, self.asked, of, at, hooks)
+        return Measured(ys, self.asked, magnitudes, norms, hooks)
 
-    def mark(self, made: Output, call: str, why: str, place: RawLocation | None) -> Operation:
+    def mark(self, output: Output, call: str, why: str, place: RawLocation | None) -> Operation:
         """An operation that only says where something is."""
-        return self._add(ForeignStop, (made,), (call, why), (made.type,), place).op
+        return self._add(ForeignStop, (output,), (call, why), (output.type,), place).op
 
     def unasked_leaves(self) -> list[Output]:
         """The leaves that require gradients but were not asked about."""
-        asked = {made.op for made in self.asked.values()}
-        frozen = {event.inputs[0].event for event, _ in self._made if event.kind is Kind.FROZEN}
+        asked = {output.op for output in self.asked.values()}
+        frozen = {event.inputs[0].event for event, _ in self._outputs if event.kind is Kind.FROZEN}
         leaves = [
-            made for (event, _), made in self._made.items() if event.kind is Kind.LEAF and event not in frozen
+            output
+            for (event, _), output in self._outputs.items()
+            if event.kind is Kind.LEAF and event not in frozen
         ]
-        return [made for made in leaves if made.op not in asked and made.type.differentiable]
+        return [output for output in leaves if output.op not in asked and output.type.differentiable]
 
-    def seen(self, value: Value) -> Output:
+    def outside(self, value: Value) -> Output:
         """The output in the graph that stands for a value outside of all regions."""
-        return self._left(value, None)
+        return self._used(value, None)
 
     def output(self, value: Value) -> Output:
         """The output in the graph that stands for a value where it is used."""
-        made = self._made[value.event, value.index]
-        return self._guarded.get(made, made)
+        output = self._outputs[value.event, value.index]
+        return self._guarded.get(output, output)
 
     def _build(self, event: Event) -> None:
-        inputs = tuple([self._left(value, event.region) for value in event.inputs])
+        inputs = tuple([self._used(value, event.region) for value in event.inputs])
         results = tuple([_whole(sizes) for sizes in event.results])
         types = tuple([tensor_type(dtype_of(sizes[0]), sizes[1:]) for sizes in results])
         asked = any((event, i) in self._xs for i in range(len(types)))
         if self._is_stop(event):
-            made = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
-            self._made[event, 0] = made
+            output = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
+            self._outputs[event, 0] = output
             if event.kind is Kind.FROZEN:
-                self._frozen[made.op] = event.call == FREEZES
+                self._frozen[output.op] = event.call == FREEZES
             elif not is_written(event):
-                self._unwritten.add(made.op)
+                self._unwritten.add(output.op)
             if event.kind is Kind.FROZEN or inputs[0].op in self._still:
-                self._still.add(made.op)
+                self._still.add(output.op)
         elif event.kind is Kind.FROZEN or (event.kind is Kind.WRITTEN and self._adds_nothing(event)):
-            self._made[event, 0] = inputs[0]
+            self._outputs[event, 0] = inputs[0]
         elif event.kind is Kind.LEAF and not event.inputs:
             kind = types[0]
-            self._made[event, 0] = self._add(
+            self._outputs[event, 0] = self._add(
                 REGISTRY["Placeholder"],
                 (),
                 (kind.dtype, kind.shape, ()),
@@ -261,32 +267,32 @@ class _Building:
         else:
             values = event.call, results, event.walls, (), ""
             op = self._operation(Foreign, inputs, values, types, event.place)
-            code, at = event.place or (None, 0)
+            code, instruction = event.place or (None, 0)
             code = code.code if isinstance(code, Called) else code
             if event.calls is not None and isinstance(code, CodeType):
-                self._calls[op] = *event.calls, (code, at)
+                self._calls[op] = *event.calls, (code, instruction)
             if (event.kind is Kind.WRITTEN or event.why is WRITES) and inputs[0].op in self._still:
                 self._updates.add(op)
                 self._still.add(op)
-            self._made.update({(event, i): y for i, y in enumerate(op.outputs)})
+            self._outputs.update({(event, i): y for i, y in enumerate(op.outputs)})
         if asked and event.kind is not Kind.LEAF:
             self._guard(event)
 
-    def _left(self, value: Value, here: Region | None) -> Output:
+    def _used(self, value: Value, here: Region | None) -> Output:
         """The output for a value as it is used in a region: behind a stop for each region that it has left.
 
         The record has the first of these stops for what would require a gradient without the region. The
         forward of an ``autograd.Function`` is a region as well, but stops nothing that is an argument.
         """
-        made, region = self.output(value), None if value.kept else value.event.region
+        output, region = self.output(value), None if value.open_outside else value.event.region
         while region is not None and not region.holds(here) and self._is_asked_for(value):
             if region.runs is None:
-                if (made, region) not in self._outside:
-                    stop = ForeignStop, (made,), (region.why, region.why), (made.type,), region.place
-                    self._outside[made, region] = self._add(*stop)
-                made = self._outside[made, region]
+                if (output, region) not in self._outside:
+                    stop = ForeignStop, (output,), (region.why, region.why), (output.type,), region.place
+                    self._outside[output, region] = self._add(*stop)
+                output = self._outside[output, region]
             region = region.outer
-        return made
+        return output
 
     def _is_stop(self, event: Event) -> bool:
         """Whether an event ends the paths of what is asked about."""
@@ -317,10 +323,10 @@ class _Building:
         for i in range(len(event.results)):
             x = self._xs.get((event, i))
             if x is not None and not x.needs and not x.argument:
-                made = self._made[event, i]
+                output = self._outputs[event, i]
                 why = "requires_grad is False"
-                self._guarded[made] = self._add(
-                    ForeignStop, (made,), ("requires_grad", why), (made.type,), event.place
+                self._guarded[output] = self._add(
+                    ForeignStop, (output,), ("requires_grad", why), (output.type,), event.place
                 )
 
     def _add(self, *parts: object) -> Output:

@@ -77,7 +77,7 @@ class Departures:
         while len(self._numbers) > 2 * REMEMBERED:
             del self._numbers[next(iter(self._numbers))]
 
-    def known(self) -> list[Departure]:
+    def remembered(self) -> list[Departure]:
         """The departures that are still remembered, in order."""
         arrays = [departure for sites in self._sites.values() for departure in sites.values()]
         return sorted([*self._numbers.values(), *arrays], key=lambda departure: departure.serial)
@@ -85,16 +85,16 @@ class Departures:
     def __bool__(self) -> bool:
         return bool(self._numbers or self._spans or self._sites)
 
-    def returning(self, given: tuple[Any, ...], place: RawLocation | None) -> list[Value]:
+    def returning(self, arguments: tuple[Any, ...], place: RawLocation | None) -> list[Value]:
         """The values among the arguments of a call that had left, each stopped where it left."""
-        found: list[Value] = []
-        for x in _leaves(given):
+        values: list[Value] = []
+        for x in _leaves(arguments):
             if isinstance(x, np.ndarray):
-                found += self.of_memory(x.__array_interface__["data"][0], place) if x.size else []
+                values += self.of_memory(x.__array_interface__["data"][0], place) if x.size else []
             else:
                 departure = self._of_number(x)
-                found += [] if departure is None else [_back(departure, place)]
-        return found
+                values += [] if departure is None else [_back(departure, place)]
+        return values
 
     def of_memory(self, address: int, place: RawLocation | None) -> list[Value]:
         """What had left of which an array may be made that came back: whose memory it has; or, where that is
@@ -106,13 +106,17 @@ class Departures:
         if place is None:
             return []
         sites = self._sites.get(place[0], {})
-        return [_back(departure, place, MADE_OF) for at, departure in sites.items() if at < place[1]]
+        return [
+            _back(departure, place, MADE_OF)
+            for instruction, departure in sites.items()
+            if instruction < place[1]
+        ]
 
     def _of_number(self, x: float) -> Departure | None:
         for key in _keys(x):
-            found = self._numbers.get(key)
-            if found is not None:
-                return found
+            departure = self._numbers.get(key)
+            if departure is not None:
+                return departure
         return None
 
 
@@ -134,20 +138,20 @@ def _keys(x: float) -> Iterator[Any]:
 
 def _numbers_in(tree: object, limit: int) -> list[Any]:
     """The numbers in a short, perhaps nested, list; nothing of a long one."""
-    found: list[Any] = []
+    numbers: list[Any] = []
     stack = [tree]
-    while stack and len(found) <= limit:
+    while stack and len(numbers) <= limit:
         x = stack.pop()
         if isinstance(x, (list, tuple)):
             stack.extend(x)
         else:
-            found.append(x)
-    return found if len(found) <= limit else []
+            numbers.append(x)
+    return numbers if len(numbers) <= limit else []
 
 
-def _leaves(given: Any) -> Iterator[Any]:
+def _leaves(arguments: Any) -> Iterator[Any]:
     """The numbers and arrays among the arguments of a call."""
-    stack = [given]
+    stack = [arguments]
     while stack:
         x = stack.pop()
         kind = type(x)

@@ -40,7 +40,7 @@ class Arrival:
         norm: its Euclidean norm.
     """
 
-    __slots__ = ("_elements", "_found", "_grad", "_tensor", "_version", "norm")
+    __slots__ = ("_elements", "_grad", "_magnitude", "_tensor", "_version", "norm")
 
     norm: float
 
@@ -48,15 +48,15 @@ class Arrival:
         self.norm, self._version = norm, internals.version_of(grad)
         self._elements = grad.numel()
         self._tensor, self._grad = weakref.ref(tensor), weakref.ref(grad)
-        self._found: Magnitude | None = None
+        self._magnitude: Magnitude | None = None
 
     def magnitude(self) -> Magnitude:
         """How large it is. What a norm does not say is found out when this is first asked."""
-        if self._found is None:
-            self._found = self._looked_at()
-        return self._found
+        if self._magnitude is None:
+            self._magnitude = self._examined()
+        return self._magnitude
 
-    def _looked_at(self) -> Magnitude:
+    def _examined(self) -> Magnitude:
         tensor, grad = self._tensor(), self._grad()
         if grad is not None and internals.version_of(grad) != self._version:
             grad = None
@@ -103,7 +103,7 @@ class Measuring:
         self._handles: list[Any] = []
         self._fresh: list[Tensor] = []
         self._values: list[Mapping[int, Value]] = []
-        self._kept: dict[int, Grads] = {}
+        self._pending: dict[int, Grads] = {}
         self._suspect = False
 
     @contextmanager
@@ -153,16 +153,16 @@ class Measuring:
             values = self._record.values_of_leaf(tensor)
         except Exception:  # As for all that is recorded: the backward pass goes on.
             return
-        for one in values:
-            self._sizes.of[one] = arrival
-            self._sizes.at[one] = arrival.norm
+        for value in values:
+            self._sizes.of[value] = arrival
+            self._sizes.at[value] = arrival.norm
         self._suspect = self._suspect or not 0.0 < arrival.norm < math.inf
 
     def _place(self, nodes: Sequence[Node]) -> None:
         """Put hooks at the nodes that a backward pass may run."""
         stack, seen = list(nodes), set(nodes)
         leaves: dict[int, Node] = {}
-        found: list[tuple[int, Node, Mapping[int, Value]]] = []
+        recorded: list[tuple[int, Node, Mapping[int, Value]]] = []
         differentiates = False
         while stack:
             node = stack.pop()
@@ -171,24 +171,24 @@ class Measuring:
                 continue
             values = self._record.values_at(node)
             if values:
-                found.append((internals.number_of(node), node, values))
+                recorded.append((internals.number_of(node), node, values))
             differentiates = differentiates or is_function(node)
             for to, _ in node.next_functions:
                 if to is not None and to not in seen:
                     seen.add(to)
                     stack.append(to)
-        self._keep(found)
+        self._keep(recorded)
         self._at_leaves(leaves.values())
         if differentiates:
             self._among_others(leaves)
 
-    def _keep(self, found: list[tuple[int, Node, Mapping[int, Value]]]) -> None:
+    def _keep(self, recorded: list[tuple[int, Node, Mapping[int, Value]]]) -> None:
         """Put hooks at nodes, in the order in which a backward pass runs them."""
-        found.sort(key=lambda one: -one[0])
+        recorded.sort(key=lambda entry: -entry[0])
         elements = 0
-        for i, (_, node, values) in enumerate(found):
+        for i, (_, node, values) in enumerate(recorded):
             self._values.append(values)
-            keep = partial(self._kept.__setitem__, i)
+            keep = partial(self._pending.__setitem__, i)
             for value in values.values():
                 elements += elements_of(value.event.results[value.index])
             if elements >= KEPT or i % TOGETHER == TOGETHER - 1:
@@ -197,20 +197,20 @@ class Measuring:
             self._handles.append(node.register_prehook(keep))
 
     def _keep_and_measure(self, i: int, grads: Grads) -> None:
-        self._kept[i] = grads
+        self._pending[i] = grads
         self._measure()
 
     def _measure(self, more: Sequence[Tensor] = ()) -> Sequence[float | None]:
         """Measure the gradients that were kept, and let go of them; the norms of *more* tensors."""
         values: list[Value] = []
         grads: list[Tensor] = []
-        for i, arrived in self._kept.items():
+        for i, arrived in self._pending.items():
             for number, value in self._values[i].items():
                 grad = arrived[number] if number < len(arrived) else None
                 if grad is not None:
                     values.append(value)
                     grads.append(grad)
-        self._kept.clear()
+        self._pending.clear()
         at, norms = self._sizes.at, norms_of([*grads, *more])
         for value, norm in zip(values, norms, strict=False):
             if norm is not None:
@@ -233,14 +233,14 @@ class Measuring:
         if grads[0] is not None:
             self.at_leaf(tensor, grads[0])
 
-    def _among_others(self, known: Collection[int]) -> None:
+    def _among_others(self, hooked: Collection[int]) -> None:
         """Measure at leaves that a function reaches which differentiates by itself, as a checkpoint does.
 
         It may bring several parts of a gradient to one leaf. Their sum is in its ``grad``, if that was empty.
         """
         leaves: list[Any] = [x for x in self._record.seen().values() if x.requires_grad]
-        found = [x for x in leaves if id(x) not in known]
-        self._handles += [x.register_hook(partial(self.at_leaf, x)) for x in found]
+        others = [x for x in leaves if id(x) not in hooked]
+        self._handles += [x.register_hook(partial(self.at_leaf, x)) for x in others]
         if not self._goes_on:
             self._fresh = [x for x in leaves if x.grad is None]
 
@@ -265,11 +265,11 @@ def run_measured(
     return result
 
 
-def _tensors(given: Sequence[Any]) -> list[Any]:
+def _tensors(parts: Sequence[Any]) -> list[Any]:
     """The tensors in an argument or result, one or several of them; others, such as None, in their places."""
-    (some,) = given
+    (tree,) = parts
     return list(
-        some.values() if isinstance(some, dict) else some if isinstance(some, (list, tuple)) else [some]
+        tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else [tree]
     )
 
 
@@ -313,9 +313,9 @@ def _plain(x: Tensor) -> Tensor | None:
 def norm_of(x: Tensor) -> float:
     """The Euclidean norm, also where the squares of elements are no numbers of their dtype."""
     wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else None
-    found = float(torch.linalg.vector_norm(x, dtype=wide))
-    if SAFE[0] < found < SAFE[1] or math.isnan(found) or not x.numel():
-        return found
+    norm = float(torch.linalg.vector_norm(x, dtype=wide))
+    if SAFE[0] < norm < SAFE[1] or math.isnan(norm) or not x.numel():
+        return norm
     sizes = x.abs().to(wide) if wide else x.abs()
     largest = float(sizes.max())
     return largest * float(torch.linalg.vector_norm(sizes / largest)) if 0 < largest < math.inf else largest
@@ -334,10 +334,12 @@ def norms_of(grads: Sequence[Tensor]) -> Sequence[float | None]:
     together = _together(grads) if grads else ()
     if together and SAFE[0] < min(together) and max(together) < SAFE[1] and not math.isnan(sum(together)):
         return together
-    found: list[float | None] = [None] * len(grads)
+    known_norms: list[float | None] = [None] * len(grads)
     for i, norm in enumerate(together):
-        found[i] = norm if SAFE[0] < norm < SAFE[1] or math.isnan(norm) else None
-    return [measured(norm_of, x) if norm is None else norm for x, norm in zip(grads, found, strict=True)]
+        known_norms[i] = norm if SAFE[0] < norm < SAFE[1] or math.isnan(norm) else None
+    return [
+        measured(norm_of, x) if norm is None else norm for x, norm in zip(grads, known_norms, strict=True)
+    ]
 
 
 _KIND = operator.attrgetter("dtype", "layout", "is_nested", "requires_grad")
@@ -365,5 +367,5 @@ def _together(grads: Sequence[Tensor]) -> Sequence[float]:
 
 
 def _norms(grads: Sequence[Tensor]) -> Sequence[float]:
-    found: list[float] = torch.stack(internals.foreach_norm(list(grads))).tolist()
-    return found
+    norms: list[float] = torch.stack(internals.foreach_norm(list(grads))).tolist()
+    return norms

@@ -109,8 +109,8 @@ class Memory:
 
     def held(self, tensor: Tensor) -> Held | None:
         """What is noted of a tensor itself."""
-        found = self._held.get(id(tensor))
-        return found if found is not None and found.ref() is tensor else None
+        held = self._held.get(id(tensor))
+        return held if held is not None and held.ref() is tensor else None
 
     def hold(self, tensor: Tensor, value: Value, serial: int, root: Value | None = None) -> Held:
         """Note that the tensor has this value from now on."""
@@ -132,8 +132,8 @@ class Memory:
         except (NotImplementedError, RuntimeError):
             return None
         key, held, stores = _memory_id(memory), self._held, self._stores
-        found = stores.get(key)
-        if found is not None and found.ref() is memory:
+        store = stores.get(key)
+        if store is not None and store.ref() is memory:
             return None
         noted = held[id(tensor)] = Held(tensor, value, serial)
         noted.root, noted.needs = value, True
@@ -150,8 +150,8 @@ class Memory:
 
     def all_held(self) -> list[tuple[Tensor, Held]]:
         """All tensors whose values are noted here, with what is noted."""
-        found = [(held.ref(), held) for held in list(self._held.values())]
-        return [(tensor, held) for tensor, held in found if tensor is not None]
+        pairs = [(held.ref(), held) for held in list(self._held.values())]
+        return [(tensor, held) for tensor, held in pairs if tensor is not None]
 
     def store(self, tensor: Tensor) -> Store | None:
         """What is noted of a tensor's memory, if it was met before."""
@@ -159,10 +159,10 @@ class Memory:
             memory = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # Sparse tensors, for example, have none.
             return None
-        found = self._stores.get(_memory_id(memory))
-        return found if found is not None and found.ref() is memory else None
+        store = self._stores.get(_memory_id(memory))
+        return store if store is not None and store.ref() is memory else None
 
-    def met(self, tensor: Tensor, value: Value, serial: int, first: Held | None = None) -> None:
+    def meet(self, tensor: Tensor, value: Value, serial: int, first: Held | None = None) -> None:
         """Note the value of a tensor that was just made or met as that of its memory, unless that is known.
 
         Args:
@@ -173,8 +173,8 @@ class Memory:
         except (NotImplementedError, RuntimeError):
             return
         key, stores = _memory_id(memory), self._stores
-        found = stores.get(key)
-        if found is None or found.ref() is not memory:
+        store = stores.get(key)
+        if store is None or store.ref() is not memory:
             stores[key] = Store(memory, value, serial, first)
             if len(stores) > self._most_stores:
                 self._most_stores = _swept(stores)
@@ -184,7 +184,7 @@ class Memory:
         self.rewritten = True
         store = self.store(tensor)
         if store is None:
-            self.met(tensor, value, serial)
+            self.meet(tensor, value, serial)
         else:
             store.value, store.serial = value, serial
 

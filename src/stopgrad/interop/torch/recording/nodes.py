@@ -84,16 +84,16 @@ _SORTS: dict[type, Sort] = {}
 
 def sort_of(node: Node) -> Sort:
     """What follows from a node's kind. It is found out once for each of PyTorch's own."""
-    found = _SORTS.get(type(node))
-    if found is None:
+    sort = _SORTS.get(type(node))
+    if sort is None:
         kind = kind_of(node)
         rounds = hasattr(node, "_saved_rounding_mode")
         apart = is_user_made(node) or kind == "CopySlices"
         flat, edge = kind in FLAT_NODES, FLAT_EDGES.get(kind, -1)
-        found = Sort(flat, rounds, edge, apart, not (flat or rounds or apart) and edge < 0)
+        sort = Sort(flat, rounds, edge, apart, not (flat or rounds or apart) and edge < 0)
         if type(node).__name__ == _kind_and_number(node) and internals.function_of(node) is None:
-            _SORTS[type(node)] = found  # Others may share their type with nodes of another kind.
-    return found
+            _SORTS[type(node)] = sort  # Others may share their type with nodes of another kind.
+    return sort
 
 
 def is_function(node: Node) -> bool:
@@ -125,8 +125,8 @@ def owners_of(node: Node) -> list[Owner]:
     return list(dict.fromkeys([key.owner for key in reversed(node.metadata) if isinstance(key, Key)]))
 
 
-Found = dict[Value, None]
-"""Values in the order in which they were found."""
+Reached = dict[Value, None]
+"""Values in the order in which gradients reach them."""
 
 
 class Nodes:
@@ -145,13 +145,13 @@ class Nodes:
         self.started: float = 0
         self.ended: list[float] = [0]  # Empty while the watch runs.
 
-    def known(self, node: Node, number: int) -> Value | None:
+    def value_at(self, node: Node, number: int) -> Value | None:
         """The value of a node's result, if it is known."""
         if number_of(node) > self._last:
             return None  # To look at its metadata would make some.
         values = node.metadata.get(self._key)
-        found: Value | None = None if values is None else values.get(number)
-        return found if found is None or found.written is None else found.written
+        value: Value | None = None if values is None else values.get(number)
+        return value if value is None or value.written is None else value.written
 
     def values(self, node: Node) -> Mapping[int, Value]:
         """The known values of a node's results, by their numbers, as they were made."""
@@ -179,15 +179,15 @@ class Nodes:
         This is so of most calls; :meth:`reached` tells all that there is to be known, and takes longer: to
         ask this first takes 5 % off a watched step of 20 layers.
         """
-        key, last, missing, left = self._key, self._last, len(values), FEW
-        found: list[Value] = []
+        key, last, count, steps_left = self._key, self._last, len(values), FEW
+        reached: list[Value] = []
         stack = [node]
         while stack:
-            at, left = stack.pop(), left - 1
-            sort = _SORTS.get(type(at))
-            if sort is None or not sort.simple or not left:
+            current, steps_left = stack.pop(), steps_left - 1
+            sort = _SORTS.get(type(current))
+            if sort is None or not sort.simple or not steps_left:
                 return False
-            for next_node, number in at.next_functions:
+            for next_node, number in current.next_functions:
                 if next_node is None:
                     continue
                 if type(next_node) is LEAF_NODE:
@@ -200,29 +200,29 @@ class Nodes:
                     value = None if noted is None else noted.get(number)
                 if value is None or value.written is not None:
                     return False
-                if value in found:
+                if value in reached:
                     continue
                 if value not in values:
                     return False
-                found.append(value)
-        return len(found) == missing
+                reached.append(value)
+        return len(reached) == count
 
-    def reached(self, node: Node, place: RawLocation | None) -> tuple[Found, Found]:
+    def reached(self, node: Node, place: RawLocation | None) -> tuple[Reached, Reached]:
         """The values that gradients reach from a node of the current call, past other nodes of that call.
 
         Returns:
             Those that they reach, and those that they reach as zero.
         """
-        values: Found = {}
-        zeros: Found = {}
+        values: Reached = {}
+        zeros: Reached = {}
         stack: list[tuple[Node, bool]] = []
         seen: dict[Node, bool] = {}
-        at, live = node, True
+        current, live = node, True
         while True:
-            sort = _SORTS.get(type(at)) or sort_of(at)
-            live = live and not (sort.flat or (sort.rounds and at._saved_rounding_mode is not None))
+            sort = _SORTS.get(type(current)) or sort_of(current)
+            live = live and not (sort.flat or (sort.rounds and current._saved_rounding_mode is not None))
             position = -1
-            for next_node, number in at.next_functions:
+            for next_node, number in current.next_functions:
                 position += 1
                 if next_node is None:
                     continue
@@ -231,7 +231,7 @@ class Nodes:
                 elif number_of(next_node) > self._last:
                     value = None  # To look at its metadata would make some.
                 else:
-                    value = self.known(next_node, number)
+                    value = self.value_at(next_node, number)
                 if value is None:
                     if not (_SORTS.get(type(next_node)) or sort_of(next_node)).apart:
                         stack.append((next_node, live and position != sort.flat_edge))
@@ -239,10 +239,10 @@ class Nodes:
                     value = self.imported(next_node, number, place)
                 (values if live and position != sort.flat_edge else zeros)[value] = None
             while stack:
-                at, live = stack.pop()
-                before = seen.get(at)
+                current, live = stack.pop()
+                before = seen.get(current)
                 if before is None or (live and not before):
-                    seen[at] = live
+                    seen[current] = live
                     break
             else:
                 return values, zeros
@@ -271,24 +271,24 @@ class Nodes:
         """
         stack: list[tuple[Node, int]] = [(node, number)]
         while stack:
-            at, nr = stack[-1]
-            if self.known(at, nr) is not None:
+            current, nr = stack[-1]
+            if self.value_at(current, nr) is not None:
                 stack.pop()
                 continue
             missing = [
                 (n, k)
-                for n, k in at.next_functions
-                if n is not None and type(n) is not LEAF_NODE and self.known(n, k) is None
+                for n, k in current.next_functions
+                if n is not None and type(n) is not LEAF_NODE and self.value_at(n, k) is None
             ]
-            if missing and not self._is_checkpoint(at, inner if at is node else None):
+            if missing and not self._is_checkpoint(current, inner if current is node else None):
                 stack.extend(missing)
                 continue
-            known = at is node or number_of(at) >= self.started
-            self._import_one(at, nr, place if known else None, inner if at is node else None)
+            has_place = current is node or number_of(current) >= self.started
+            self._import_one(current, nr, place if has_place else None, inner if current is node else None)
             stack.pop()
-        found = self.known(node, number)
-        assert found is not None
-        return found
+        value = self.value_at(node, number)
+        assert value is not None
+        return value
 
     @staticmethod
     def _is_checkpoint(node: Node, inner: Value | None) -> bool:
@@ -347,10 +347,10 @@ class Nodes:
         """Whether a node made outside of the watch depends on one made inside."""
         stack, seen = [node], {node}
         while stack:
-            at = stack.pop()
-            if self._any_known(at) is not None:
+            current = stack.pop()
+            if self._any_known(current) is not None:
                 return True
-            for to, _ in at.next_functions:
+            for to, _ in current.next_functions:
                 if to is not None and to not in seen:
                     seen.add(to)
                     stack.append(to)
@@ -372,11 +372,11 @@ class Nodes:
         """Find out to which values the users' functions behind a node pass gradients."""
         stack, seen = [node], {node}
         while stack:
-            at = stack.pop()
-            returned = self._function(at)
-            if returned is not None and not returned.known:
-                self._try(at, returned)
-            for to, _ in at.next_functions:
+            current = stack.pop()
+            returned = self._function(current)
+            if returned is not None and not returned.is_known:
+                self._try(current, returned)
+            for to, _ in current.next_functions:
                 if to is not None and to not in seen:
                     seen.add(to)
                     stack.append(to)
@@ -395,8 +395,8 @@ class Nodes:
 
     def _function(self, node: Node) -> Returned | None:
         """What is known of the gradients of a user's function."""
-        found: Returned | None = node.metadata.get(self._returned)
-        return found
+        returned: Returned | None = node.metadata.get(self._returned)
+        return returned
 
     def differentiated(self, function: Node, losses: Sequence[torch.Tensor], inside: Backwards) -> None:
         """Note that the ``backward`` of a user's function differentiates tensors itself.
@@ -408,24 +408,24 @@ class Nodes:
             return
         event = returned.event
         stack: list[tuple[Node, int]] = [(loss.grad_fn, loss.output_nr) for loss in losses]
-        seen, found = set(stack), []
+        seen, passed = set(stack), []
         while stack:
-            at, number = stack.pop()
-            if type(at) is LEAF_NODE:
-                value = None if inside.made(at.variable) else self._leaf(at.variable)
+            current, number = stack.pop()
+            if type(current) is LEAF_NODE:
+                value = None if inside.made_leaf(current.variable) else self._leaf(current.variable)
             else:
-                value = self.known(at, number)
+                value = self.value_at(current, number)
             if value is not None and (value.event.serial < event.serial or not value.event.inputs):
-                found.append(value)
+                passed.append(value)
                 continue
-            if is_user_made(at) and inside.is_trial:
-                returned_for_zeros(at, lambda _, more, trial: self.differentiated(function, more, trial))
-            elif is_user_made(at):
-                self.imported(at, number, None)  # What its own backward does is seen when it runs.
-            edges = {(to, k) for to, k, passes in self._next(at) if to is not None and passes} - seen
+            if is_user_made(current) and inside.is_trial:
+                returned_for_zeros(current, lambda _, more, trial: self.differentiated(function, more, trial))
+            elif is_user_made(current):
+                self.imported(current, number, None)  # What its own backward does is seen when it runs.
+            edges = {(to, k) for to, k, passes in self._next(current) if to is not None and passes} - seen
             seen |= edges
             stack.extend(edges)
-        returned.passes(found)
+        returned.passes(passed)
 
 
 def name_of(node: Node) -> str:
@@ -453,13 +453,13 @@ _NAMES = frozenset(dtype.name for dtype in DTYPES.values())
 
 def dtype_name(dtype: torch.dtype) -> str:
     """Our name for a dtype of PyTorch; if we lack it, that of a dtype of the same kind."""
-    found = _DTYPES.get(dtype)
-    if found is None:
+    our_name = _DTYPES.get(dtype)
+    if our_name is None:
         name = str(dtype).removeprefix("torch.")
         if name not in _NAMES:
             name = "complex64" if dtype.is_complex else "float16" if dtype.is_floating_point else "int32"
-        found = _DTYPES[dtype] = name
-    return found
+        our_name = _DTYPES[dtype] = name
+    return our_name
 
 
 def sizes_of(tensor: torch.Tensor) -> Shape:

@@ -37,17 +37,17 @@ class Observed(Values):
     @property
     def modules(self) -> list[torch.nn.Module]:
         """The modules that were called, as far as they are still there."""
-        return [module for known, _ in self._modules.values() if (module := known()) is not None]
+        return [module for ref, _ in self._modules.values() if (module := ref()) is not None]
 
     def called_at(self, module: torch.nn.Module) -> RawLocation | None:
         """The line that called a module first; None if none did."""
-        known = self._modules.get(id(module))
-        return None if known is None or known[0]() is not module else known[1]
+        entry = self._modules.get(id(module))
+        return None if entry is None or entry[0]() is not module else entry[1]
 
     def called(self, module: torch.nn.Module) -> None:
         """Note that a module is called."""
-        known = self._modules.get(id(module))
-        if known is None or known[0]() is not module:
+        entry = self._modules.get(id(module))
+        if entry is None or entry[0]() is not module:
             self._modules[id(module)] = weakref.ref(module), place_of(user_frame(sys._getframe(1)))
         if self.observer is not None:
             self.observer.called(module)

@@ -38,10 +38,10 @@ _OUTSIDE: set[str] = set()
 def _is_between(file: str) -> bool:
     """Whether a file is PyTorch's or ours, and so holds no line of the user's."""
     is_between = file.startswith(_BETWEEN) or is_internal(file)
-    known = _INTERNAL if is_between else _OUTSIDE
-    if len(known) >= FILES:
-        known.clear()
-    known.add(file)
+    files = _INTERNAL if is_between else _OUTSIDE
+    if len(files) >= FILES:
+        files.clear()
+    files.add(file)
     return is_between
 
 

@@ -130,7 +130,9 @@ class Event:
             self.place = with_caller(self.place)
         region = self.region
         if region is not None and not open:
-            value.kept = any(x.open or (x.kept and _stopping(x) is region.stopping) for x in self.inputs)
+            value.open_outside = any(
+                x.open or (x.open_outside and _stopping(x) is region.stopping) for x in self.inputs
+            )
         return value
 
     def _may_end_paths(self) -> bool:
@@ -152,22 +154,22 @@ class Value:
         event: what made it.
         index: which of its results.
         open: whether, according to the record, a gradient passes through it to a leaf that requires one.
-        kept: whether it would be open without the region in which it was made.
+        open_outside: whether it would be open without the region in which it was made.
         left: the value that stands for it outside of that region, once there is one.
         written: its new value, if its memory was written into without autograd's knowledge.
     """
 
-    __slots__ = ("event", "index", "kept", "left", "open", "written")
+    __slots__ = ("event", "index", "left", "open", "open_outside", "written")
 
     event: Event
     index: int
     open: bool
-    kept: bool
+    open_outside: bool
 
     def __init__(self, event: Event, index: int, open: bool) -> None:
         self.event = event
         self.index = index
-        self.open = self.kept = open
+        self.open = self.open_outside = open
         self.left: Value | None = None
         self.written: Value | None = None
 
@@ -223,7 +225,7 @@ class Backward(NamedTuple):
         losses: what is differentiated.
         place: the line.
         sizes: how large the gradients are; filled while it runs.
-        given: for one of ``torch.func``, the arguments, each with whether it got a gradient.
+        arguments: for one of ``torch.func``, the arguments, each with whether it got a gradient.
         number: that of the first node which is made after it began.
     """
 
@@ -231,7 +233,7 @@ class Backward(NamedTuple):
     losses: tuple[Value, ...]
     place: RawLocation | None
     sizes: Sizes
-    given: tuple[tuple[Value, bool], ...] = ()
+    arguments: tuple[tuple[Value, bool], ...] = ()
     number: int = 0
 
 
@@ -305,10 +307,10 @@ class Region:
         return inner is self
 
 
-def left(value: Value, here: Region | None) -> Value:
+def seen_from(value: Value, here: Region | None) -> Value:
     """A value as seen from a region: behind a stop if it left the region in which it was made."""
     region = _stopping(value)
-    while region is not None and value.kept and not region.holds(here):
+    while region is not None and value.open_outside and not region.holds(here):
         if value.left is None:
             value.left = stop(value, region.why, region.why, region.place, region.outer)
         value = value.left
@@ -327,15 +329,17 @@ def stop(value: Value, call: str, why: str, place: RawLocation | None, region: R
     return Event(Kind.STOP, call, place, (value,), region=region, why=why).result(value.sizes, False)
 
 
-def found_by(call: Backward) -> Value:
+def transformed_loss(call: Backward) -> Value:
     """The loss of a backward pass of ``torch.func``, made of its arguments in one operation."""
     walls = [
         (i, "not differentiable", "torch.func found no gradient for it")
-        for i, (_, some) in enumerate(call.given)
-        if not some
+        for i, (_, has_gradient) in enumerate(call.arguments)
+        if not has_gradient
     ]
-    made = Event(Kind.OPERATION, "torch.func", call.place, tuple([x for x, _ in call.given]), tuple(walls))
-    return made.result(call.losses[0].sizes, True)
+    event = Event(
+        Kind.OPERATION, "torch.func", call.place, tuple([x for x, _ in call.arguments]), tuple(walls)
+    )
+    return event.result(call.losses[0].sizes, True)
 
 
 def forward_around(region: Region | None) -> Region | None:
@@ -347,16 +351,16 @@ def forward_around(region: Region | None) -> Region | None:
 
 def not_open(value: Value, began: int) -> list[Value]:
     """The values without gradients of which a value was made by events since a serial number."""
-    found: dict[Value, None] = {}
+    closed: dict[Value, None] = {}
     stack, seen = [value.event], {value.event}
     while stack:
-        for one in stack.pop().inputs:
-            if not one.open:
-                found[one] = None
-            elif one.event.serial > began and one.event not in seen:
-                seen.add(one.event)
-                stack.append(one.event)
-    return list(found)
+        for operand in stack.pop().inputs:
+            if not operand.open:
+                closed[operand] = None
+            elif operand.event.serial > began and operand.event not in seen:
+                seen.add(operand.event)
+                stack.append(operand.event)
+    return list(closed)
 
 
 def entering(inner: Value, forward: Region, edges: Collection[Value]) -> list[Value]:
@@ -367,18 +371,18 @@ def entering(inner: Value, forward: Region, edges: Collection[Value]) -> list[Va
         forward: the forward.
         edges: the values that the function's node leads to, which are left out.
     """
-    found: dict[Value, None] = {}
+    outside: dict[Value, None] = {}
     stack, seen = [inner.event], {inner.event}
     while stack:
         for value in stack.pop().inputs:
             if value in edges or _detached_in(forward, value) in edges:
                 continue
             if not _made_in(forward, value.event):
-                found[value] = None
+                outside[value] = None
             elif value.event not in seen:
                 seen.add(value.event)
                 stack.append(value.event)
-    return list(found)
+    return list(outside)
 
 
 def _detached_in(forward: Region, value: Value) -> Value:
@@ -401,17 +405,19 @@ def _made_in(forward: Region, event: Event) -> bool:
     return later or forward.holds(event.region)
 
 
-def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]:
-    """The events that led to values, in order, without *known* ones and what led to these."""
-    found = dict.fromkeys([value.event for value in values if value.event not in known])
-    stack = list(found)
+def above(values: Sequence[Value], excluded: Collection[Event] = ()) -> list[Event]:
+    """The events that led to values, in order, without *excluded* ones and what led to these."""
+    events = dict.fromkeys([value.event for value in values if value.event not in excluded])
+    stack = list(events)
     while stack:
         for value in stack.pop().inputs:
-            if value.event not in found and value.event not in known:
-                found[value.event] = None
+            if value.event not in events and value.event not in excluded:
+                events[value.event] = None
                 stack.append(value.event)
     # A function may be found to lead to a leaf that was met later, and data to be an alias of one.
-    return sorted(found, key=lambda event: (event.serial if event.inputs else 0, event.kind is not Kind.STOP))
+    return sorted(
+        events, key=lambda event: (event.serial if event.inputs else 0, event.kind is not Kind.STOP)
+    )
 
 
 def is_open(inputs: Sequence[Value], walls: Sequence[tuple[int, str, str]]) -> bool:

@@ -18,7 +18,7 @@ from stopgrad.interop.torch.recording.arguments import ATOMS, tensors_in, unwrap
 from stopgrad.interop.torch.recording.calls import Act, Call
 from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
 from stopgrad.interop.torch.recording.measuring import run_measured
-from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Found, node_of, sizes_of
+from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
 from stopgrad.interop.torch.recording.places import Around, hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
     FLOATS,
@@ -30,9 +30,9 @@ from stopgrad.interop.torch.recording.record import (
     Sizes,
     Value,
     is_open,
-    left,
     not_open,
     now,
+    seen_from,
     stop,
 )
 from stopgrad.interop.torch.recording.regions import transform
@@ -115,7 +115,7 @@ class Recorder(Answers):
             if call.classifies and self.observer is not None:
                 self.observer.classified(call.name, (*args, *kwargs.values()), place)
             if act is Act.GRAD and len(args) > 1:
-                self._given(args[1], result)
+                self._note_arrivals(args[1], result)
             _ACTIONS[act](self, call, used, result, place, here)
         except Exception as error:
             self.lose(call, place, error)
@@ -181,13 +181,13 @@ class Recorder(Answers):
         opens = [value for value in inputs if value.open]
         walls: tuple[Wall, ...] = ()
         if not opens or not self.nodes.reaches_just(node, opens):
-            inputs, walls = self._asked(call, inputs, result, node, None, place)
+            inputs, walls = self._by_autograd(call, inputs, result, node, None, place)
         event = Event(_OPERATION, call.name, place, inputs, walls)
         event.calls = self._callers.calls
         sizes = sizes_of(result)
         value = event.result(sizes, sizes[0] in FLOATS and is_open(inputs, walls))
         self.nodes.note(node, result.output_nr, value)
-        self.memory.met(result, value, event.serial)
+        self.memory.meet(result, value, event.serial)
 
     def _call(
         self,
@@ -206,28 +206,28 @@ class Recorder(Answers):
     def lose(self, call: Call, place: RawLocation | None, error: Exception) -> None:
         """Note that a call could not be recorded."""
         where = "" if place is None else f" at {place_text(decode(place))}"
-        told = f"{call.name}{where} was not recorded ({type(error).__name__}: {error})"
-        self.not_known(f"{told}; what comes of it is not known")
+        what = f"{call.name}{where} was not recorded ({type(error).__name__}: {error})"
+        self.not_known(f"{what}; what comes of it is not known")
 
     def _used(
         self, args: Sequence[Any], kwargs: dict[str, Any], place: RawLocation | None, here: Region | None
     ) -> list[Used]:
         """The tensors among the arguments, each once, with their values before the call."""
-        found: list[Used] = []
-        known: dict[int, None] = {}
+        used: list[Used] = []
+        seen: dict[int, None] = {}
         wrapped = _transformed() is not None
         for x in (*args, *kwargs.values()) if kwargs else args:
             kind = type(x)
             if kind in ATOMS:
                 continue
             for tensor in (x,) if (kind is Tensor or kind is Parameter) and not wrapped else tensors_in(x):
-                if id(tensor) not in known:
-                    known[id(tensor)] = None
+                if id(tensor) not in seen:
+                    seen[id(tensor)] = None
                     value = self.value_of(tensor, place, here)
-                    found.append(Used(tensor, value, version_of(tensor)))
+                    used.append(Used(tensor, value, version_of(tensor)))
         if self.departures:
-            found += [Used(None, value) for value in self.departures.returning((args, kwargs), place)]
-        return found
+            used += [Used(None, value) for value in self.departures.returning((args, kwargs), place)]
+        return used
 
     def _backward(
         self,
@@ -255,36 +255,38 @@ class Recorder(Answers):
     ) -> None:
         """Record an operation: what it made, and what it wrote into."""
         outputs = made_by(call, used, result)
-        made: dict[Any, Event] = {}
-        given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
+        events: dict[Any, Event] = {}
+        positions = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
             if into is not None:
                 self.memory.note_writes((tensor,), call.name, place)
             took, node = used, node_of(tensor)
             if call.apart:
-                spot, count = given.get(id(tensor), position), len(given) or len(outputs)
-                took = [one for k, one in enumerate(used) if k % count == spot]
-                took = took or [one for one in used if node is None or not one.value.open]
+                spot, count = positions.get(id(tensor), position), len(positions) or len(outputs)
+                took = [operand for k, operand in enumerate(used) if k % count == spot]
+                took = took or [operand for operand in used if node is None or not operand.value.open]
             if node is not None:
-                inputs, walls = self._asked(call, [one.value for one in took], tensor, node, into, place)
+                inputs, walls = self._by_autograd(
+                    call, [operand.value for operand in took], tensor, node, into, place
+                )
             elif tensor.requires_grad and (into is not None or here is None or not internals.is_view(tensor)):
                 self._leaf_written(call, took, tensor, into, place, here)
                 continue
             else:
                 inputs, walls = self._untracked(call, took, tensor, into, here)
-            event = made.get((inputs, walls)) if made else None
+            event = events.get((inputs, walls)) if events else None
             if event is None:
                 event = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
                 event.calls = self._callers.calls
                 if len(outputs) > 1:
-                    made[inputs, walls] = event
+                    events[inputs, walls] = event
             if into is not None and inputs and inputs[0] is into.value:
                 event.why = WRITES
             sizes = sizes_of(tensor)
             open = sizes[0] in FLOATS and is_open(inputs, walls)
             self._becomes(tensor, node, event.result(sizes, open), into)
 
-    def _asked(
+    def _by_autograd(
         self,
         call: Call,
         used: Sequence[Value],
@@ -294,29 +296,29 @@ class Recorder(Answers):
         place: RawLocation | None,
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """What autograd says of a result: the values it depends on, and which of them get no gradient."""
-        found, zeros = self.nodes.reached(node, place)
+        reached, zeros = self.nodes.reached(node, place)
         inputs = dict.fromkeys(used)
-        if into is not None and into.value not in found and internals.is_view(tensor):
+        if into is not None and into.value not in reached and internals.is_view(tensor):
             # A view's gradient goes through its base, with all that was written into it with gradients on.
             whole = (
                 internals.base_of(tensor) is not None and tensor.numel() == internals.base_of(tensor).numel()
             )
-            through = self._rebased(call, found, tensor, into.value, whole)
+            through = self._rebased(call, reached, tensor, into.value, whole)
             if call.overwrites and through:  # Of what the view was, nothing is left.
-                found, zeros = {x: None for x in inputs if x in through and x is not into.value}, {}
+                reached, zeros = {x: None for x in inputs if x in through and x is not into.value}, {}
             else:
                 inputs = {x: None for x in inputs if x not in through and x is not into.value}
-        inputs |= found
+        inputs |= reached
         inputs |= zeros
-        if len(inputs) == len(found):
+        if len(inputs) == len(reached):
             return tuple(inputs), ()
         walls = []
         for i, value in enumerate(inputs):
-            if into is not None and value is into.value and call.overwrites and value not in found:
+            if into is not None and value is into.value and call.overwrites and value not in reached:
                 walls.append((i, NOT_DIFFERENTIABLE, OVERWRITTEN))
                 continue
-            if value in found or not (value.open or value in zeros):
-                if call.act is Act.FACTORY and value not in found:
+            if value in reached or not (value.open or value in zeros):
+                if call.act is Act.FACTORY and value not in reached:
                     walls.append((i, DISCONNECTED, ""))
                 continue
             if call.dual:
@@ -328,17 +330,19 @@ class Recorder(Answers):
             walls.append((i, NOT_DIFFERENTIABLE, reason))
         return tuple(inputs), tuple(walls)
 
-    def _rebased(self, call: Call, found: Found, tensor: Tensor, before: Value, whole: bool) -> set[Value]:
+    def _rebased(
+        self, call: Call, reached: Reached, tensor: Tensor, before: Value, whole: bool
+    ) -> set[Value]:
         """The values of a base after this call wrote into a view of it, which was *before*.
 
         Autograd tells of what has gradients; the value of the view before tells of the rest.
         """
         through: set[Value] = set()
         held = None if internals.base_of(tensor) is None else self.memory.held(internals.base_of(tensor))
-        known = [before] if held is None or held.value.open else [before, left(held.value, None)]
-        for event in [value.event for value in found if value.event.serial > self._began]:
+        values = [before] if held is None or held.value.open else [before, seen_from(held.value, None)]
+        for event in [value.event for value in reached if value.event.serial > self._began]:
             through.update(event.inputs)
-            rest = [value for value in dict.fromkeys(known) if value not in event.inputs]
+            rest = [value for value in dict.fromkeys(values) if value not in event.inputs]
             if whole and call.overwrites:
                 base = internals.base_of(tensor)
                 node: Any = node_of(base)
@@ -352,9 +356,9 @@ class Recorder(Answers):
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, here: Region | None
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """The same for a result that requires no gradient, from what is known of the function."""
-        inputs = tuple(dict.fromkeys([one.value for one in used]))
+        inputs = tuple(dict.fromkeys([operand.value for operand in used]))
         walls: list[Wall] = []
-        numbers = {one.value for one in used if one.tensor is None}
+        numbers = {operand.value for operand in used if operand.tensor is None}
         for i, value in enumerate(inputs):
             if value in numbers:
                 continue
@@ -388,9 +392,9 @@ class Recorder(Answers):
         held = self.memory.held(tensor)
         # Earlier contents are still in it, unless all of it is overwritten.
         before = [] if held is None or call.overwrites else [held.content or held.value]
-        others = tuple(dict.fromkeys([*before, *[one.value for one in used if one is not into]]))
+        others = tuple(dict.fromkeys([*before, *[operand.value for operand in used if operand is not into]]))
         event = Event(Kind.OPERATION, call.name, place, others, (), here)
-        value = event.result(sizes_of(tensor), any(one.open for one in others))
+        value = event.result(sizes_of(tensor), any(value.open for value in others))
         self.memory.written(tensor, value, self._began)
 
     def _becomes(
@@ -404,17 +408,17 @@ class Recorder(Answers):
         else:
             self.memory.hold(tensor, value, serial)
         if into is None:
-            self.memory.met(tensor, value, serial)
+            self.memory.meet(tensor, value, serial)
             return
         store = self.memory.store(tensor)
         if store is None:
-            self.memory.met(tensor, value, serial)
+            self.memory.meet(tensor, value, serial)
         else:
             if not self.memory.is_all(tensor):
                 part = value.event
-                inputs = left(store.value, part.region), value
+                inputs = seen_from(store.value, part.region), value
                 event = Event(Kind.OPERATION, part.call, part.place, inputs, region=part.region)
-                value = event.result(store.value.sizes, any(one.open for one in inputs))
+                value = event.result(store.value.sizes, any(value.open for value in inputs))
             # What autograd said of the tensor includes this call, and so what it wrote.
             self.memory.written(tensor, value, self._began)
 
@@ -427,18 +431,18 @@ class Recorder(Answers):
         here: Region | None,
     ) -> None:
         """Record a function that passes values on, but no gradient."""
-        taken = used[1:] if call.why.startswith("new_tensor") else used
-        made = list(tensors_in(result))
-        if len(made) != 1:
+        sources = used[1:] if call.why.startswith("new_tensor") else used
+        tensors = list(tensors_in(result))
+        if len(tensors) != 1:
             self._operation(call, used, result, place, here)
             return
-        result = made[0]
-        if all(one.tensor is None for one in taken) or node_of(result) is not None:
-            self._operation(call, taken, result, place, here)
+        result = tensors[0]
+        if all(operand.tensor is None for operand in sources) or node_of(result) is not None:
+            self._operation(call, sources, result, place, here)
             return
-        source = taken[0].value
-        if len(taken) > 1:
-            inputs = tuple([one.value for one in taken])
+        source = sources[0].value
+        if len(sources) > 1:
+            inputs = tuple([operand.value for operand in sources])
             source = Event(Kind.OPERATION, call.name, place, inputs, (), here).result(
                 sizes_of(result), any(value.open for value in inputs)
             )
@@ -446,7 +450,7 @@ class Recorder(Answers):
         self.memory.hold(result, value, value.event.serial)
         if call.writes:
             self.memory.written(result, value, value.event.serial)
-        self.memory.met(result, value, value.event.serial)
+        self.memory.meet(result, value, value.event.serial)
         if result.requires_grad:
             self.begin_leaf(result, place, call.name)
 
@@ -455,7 +459,7 @@ class Recorder(Answers):
     ) -> None:
         """Record values that leave for Python."""
         if used:
-            self.departures.note(result, left(used[0].value, None), call.name, call.why, place)
+            self.departures.note(result, seen_from(used[0].value, None), call.name, call.why, place)
 
     def _require(
         self,
@@ -487,7 +491,7 @@ class Recorder(Answers):
         value = source.value
         if value.open:
             value = stop(value, call.name, call.why, place, here)
-        self.memory.met(into.tensor, value, value.event.serial)
+        self.memory.meet(into.tensor, value, value.event.serial)
         node, held = node_of(into.tensor), self.memory.held(into.tensor)
         if node is not None:
             self.nodes.write(node, into.tensor.output_nr, self._written_into(into.value, value, into.tensor))
@@ -504,24 +508,24 @@ class Recorder(Answers):
         """Record the gradients that ``torch.autograd.grad`` returned."""
         for tensor in tensors_in(result):
             if node_of(tensor) is not None:
-                made = self.value_of(tensor, place, here).event
+                maker = self.value_of(tensor, place, here).event
                 began = self.transforms.get(transform()) if transform() else None
                 if began is not None:  # Autograd tells nothing of stopped values that the function uses.
-                    rest = [value for one in used[:1] for value in not_open(one.value, began)]
-                    made.inputs = tuple(dict.fromkeys([*made.inputs, *rest]))
+                    rest = [value for operand in used[:1] for value in not_open(operand.value, began)]
+                    maker.inputs = tuple(dict.fromkeys([*maker.inputs, *rest]))
             elif not tensor.requires_grad:
-                inputs = tuple(dict.fromkeys([one.value for one in used]))
+                inputs = tuple(dict.fromkeys([operand.value for operand in used]))
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
-                value = event.result(sizes_of(tensor), any(one.open for one in inputs))
+                value = event.result(sizes_of(tensor), any(value.open for value in inputs))
                 if not value.open or _transformed() is not None:
                     # The transformation's own result tells whether a gradient passes.
                     self.memory.hold(tensor, value, value.event.serial)
-                    self.memory.met(tensor, value, value.event.serial)
+                    self.memory.meet(tensor, value, value.event.serial)
                     continue
                 why = "torch.autograd.grad without create_graph=True"
                 value = stop(value, call.name, why, place, here)
                 self.memory.hold(tensor, value, value.event.serial)
-                self.memory.met(tensor, value, value.event.serial)
+                self.memory.meet(tensor, value, value.event.serial)
 
     def _hooked(
         self, call: Call, used: Sequence[Used], result: object, place: RawLocation | None, here: Region | None
@@ -531,14 +535,14 @@ class Recorder(Answers):
         if place is not None and value.event.kind is not Kind.LEAF and hooks_of(tensor):
             value.event.hooks += (with_caller(place) or place,)
 
-    def _given(self, inputs: Sequence[Tensor], result: Sequence[Tensor | None]) -> None:
+    def _note_arrivals(self, inputs: Sequence[Tensor], result: Sequence[Tensor | None]) -> None:
         """Note of a backward pass of ``torch.func`` at which arguments gradients arrived."""
-        given = {
+        arriving = {
             self.target(unwrapped(x)).value: grad is not None
             for x, grad in zip(inputs, result, strict=True)
             if internals.is_functorch_wrapped_tensor(x)
         }
-        self.backwards[-1] = self.backwards[-1]._replace(given=tuple(given.items()))
+        self.backwards[-1] = self.backwards[-1]._replace(arguments=tuple(arriving.items()))
 
     def _nothing(self, *_: object) -> None:
         """Record nothing."""

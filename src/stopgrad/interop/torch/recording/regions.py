@@ -80,10 +80,10 @@ class Regions:
         key = function, place, here
         if key not in self._forwards:
             self._forwards[key] = Region(here, forward_name(function), place, runs=function)
-        found = self._forwards[key]
-        if found.ended:
-            found.began, found.ended = now(), False
-        return found
+        region = self._forwards[key]
+        if region.ended:
+            region.began, region.ended = now(), False
+        return region
 
     def switch(self, on: bool) -> None:
         """Note that gradients are switched on or off."""
@@ -124,4 +124,7 @@ def _is_transformed_without_gradients() -> bool:
     if internals.peek_interpreter_stack() is None:
         return False
     running = internals.interpreters()
-    return any(isinstance(one, internals.GradInterpreter) and not one.prev_grad_mode() for one in running)
+    return any(
+        isinstance(interpreter, internals.GradInterpreter) and not interpreter.prev_grad_mode()
+        for interpreter in running
+    )

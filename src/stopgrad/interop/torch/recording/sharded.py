@@ -18,8 +18,8 @@ def whole_parameters(modules: Iterable[torch.nn.Module]) -> dict[int, torch.Tens
     arrives there on to the part that the module has. Autograd knows nothing of either.
     """
     kind: Any = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
-    found: dict[int, torch.Tensor] = {}
+    wholes: dict[int, torch.Tensor] = {}
     for module in modules:
         if isinstance(module, kind):
-            found.update({id(part): whole for part, whole in internals.parts_and_wholes(module)})
-    return found
+            wholes.update({id(part): whole for part, whole in internals.parts_and_wholes(module)})
+    return wholes

@@ -103,13 +103,13 @@ class Mode(TorchFunctionMode):
         """
         for kind in types:
             with self:
-                made = kind.__torch_function__(func, types, args, kwargs)
-            if made is not NotImplemented:
-                return made
+                result = kind.__torch_function__(func, types, args, kwargs)
+            if result is not NotImplemented:
+                return result
         return self._run(call_of(func), func, args, kwargs)
 
 
-def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
+def begin(recorder: Recorder, lifetime: Lifetime, beneath: bool = False) -> None:
     """Let a recorder run in this thread, for as long as something is held.
 
     Args:
@@ -117,8 +117,8 @@ def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
             then ended by :func:`end_beneath`.
     """
     _patch_everything()
-    while isinstance(left := internals.current_mode(), Mode) and left.has_ended:
-        internals.pop_of(left)()
+    while isinstance(top := internals.current_mode(), Mode) and top.has_ended:
+        internals.pop_of(top)()
     recorders, here = _RUNNING.recorders, _Here()
     # To replace Module.__call__ would take longer than small models do: Python then forgets what it knows
     # of the attributes of all classes of modules.
@@ -129,12 +129,12 @@ def begin(recorder: Recorder, held: Lifetime, beneath: bool = False) -> None:
     steps += [int, recorder.ending()]
     steps += [functools.partial(hooks.__setitem__, key, called), functools.partial(hooks.pop, key, None)]
     if beneath:
-        held.do(*steps)
+        lifetime.do(*steps)
         _rearrange([mode, *_modes()])
         return
     here.end = internals.pop_of(mode)
     steps += [functools.partial(internals.push_mode, mode), functools.partial(_END, here)]
-    held.do(*steps)
+    lifetime.do(*steps)
 
 
 def rest(recorder: Recorder) -> None:
@@ -143,12 +143,12 @@ def rest(recorder: Recorder) -> None:
         _RUNNING.recorders.remove(recorder)
 
 
-def end_beneath(recorder: Recorder, held: Lifetime) -> None:
+def end_beneath(recorder: Recorder, lifetime: Lifetime) -> None:
     """End a recorder whose mode is below those of the user's."""
     if recorder not in _RUNNING.recorders:
         _RUNNING.recorders.append(recorder)  # It rests.
-    _rearrange([one for one in _modes() if not (isinstance(one, Mode) and one.recorder is recorder)])
-    held.end()
+    _rearrange([mode for mode in _modes() if not (isinstance(mode, Mode) and mode.recorder is recorder)])
+    lifetime.end()
 
 
 def _modes() -> list[Any]:
@@ -231,8 +231,8 @@ def _run_eagerly() -> None:
 def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> None:
     key = f"{owner.__name__}.{name}"
     if key not in _PATCHED:
-        made = functools.wraps(owner.__dict__[name])(wrapper(owner.__dict__[name]))
-        at_once([functools.partial(setattr, owner, name, made), functools.partial(_PATCHED.add, key)])
+        patched = functools.wraps(owner.__dict__[name])(wrapper(owner.__dict__[name]))
+        at_once([functools.partial(setattr, owner, name, patched), functools.partial(_PATCHED.add, key)])
 
 
 def _entering_inference(enter: Original) -> Original:
@@ -257,11 +257,11 @@ def _making_parameters(make: Original) -> Original:
     def __new__(  # noqa: N807
         cls: type[torch.nn.Parameter], data: torch.Tensor | None = None, requires_grad: bool = True
     ) -> Any:
-        made = make(cls, data, requires_grad)
+        parameter = make(cls, data, requires_grad)
         if isinstance(data, torch.Tensor):
             for recorder in _RUNNING.recorders:
-                recorder.wrapped(made, data, place_of(user_frame(sys._getframe(1))))
-        return made
+                recorder.wrapped(parameter, data, place_of(user_frame(sys._getframe(1))))
+        return parameter
 
     return __new__
 
@@ -361,9 +361,9 @@ def _showing(differentiate: Original) -> Original:
 
 def _compiling(compile: Original) -> Original:
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        made = compile(*args, **kwargs)
+        result = compile(*args, **kwargs)
         _run_eagerly()
-        return made
+        return result
 
     return compiled
 

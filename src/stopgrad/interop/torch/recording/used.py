@@ -34,25 +34,25 @@ class Used:
 def used_as(tensors: Sequence[Tensor], values: Sequence[Value], versions: Sequence[int]) -> list[Used]:
     """Tensors with their values and versions, each once; further values are those of numbers."""
     about = zip(tensors, values, versions, strict=False)
-    known = {id(x): Used(x, value, version) for x, value, version in about}
-    return [*known.values(), *[Used(None, value) for value in values[len(tensors) :]]]
+    by_id = {id(x): Used(x, value, version) for x, value, version in about}
+    return [*by_id.values(), *[Used(None, value) for value in values[len(tensors) :]]]
 
 
 def made_by(call: Call, used: Sequence[Used], result: object) -> list[tuple[Tensor, Used | None]]:
     """The tensors that a call made or wrote into; the latter with their values before it."""
     before: dict[int, None] = {}
-    for one in used:
-        before[id(one.tensor)] = None
-    found: dict[int, tuple[Tensor, Used | None]] = {}
+    for argument in used:
+        before[id(argument.tensor)] = None
+    outputs: dict[int, tuple[Tensor, Used | None]] = {}
     for tensor in tensors_in(result):
         if id(tensor) not in before:
-            found[id(tensor)] = tensor, None
+            outputs[id(tensor)] = tensor, None
     # Tensors that share memory with one that is written into change their version, too.
-    for one in used[:1] if call.writes else used:
-        version = -1 if one.tensor is None else internals.version_of(one.tensor)
-        if version != one.version or (call.writes and version < 0):
-            found[id(one.tensor)] = (one.tensor, one)
-    return list(found.values())
+    for argument in used[:1] if call.writes else used:
+        version = -1 if argument.tensor is None else internals.version_of(argument.tensor)
+        if version != argument.version or (call.writes and version < 0):
+            outputs[id(argument.tensor)] = (argument.tensor, argument)
+    return list(outputs.values())
 
 
 def parameters_of(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
@@ -62,8 +62,8 @@ def parameters_of(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter
     """
     if keras.loaded("torch") is not None and any(map(keras.is_layer, module.modules())):
         return _parameters_with_keras(module)
-    asked = inspect.signature(module.named_parameters).parameters
-    if "remove_duplicate" in asked or any(p.kind is p.VAR_KEYWORD for p in asked.values()):
+    accepted = inspect.signature(module.named_parameters).parameters
+    if "remove_duplicate" in accepted or any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
         return list(module.named_parameters(remove_duplicate=False))
     return list(module.named_parameters())  # A method of the user's own, without that argument.
 
@@ -81,10 +81,10 @@ def _parameters_with_keras(module: torch.nn.Module) -> list[tuple[str, torch.nn.
                 layers[prefix] = part
         elif prefix.rpartition(".")[2] != "_torch_params":
             own |= {id(p): name for name, p in part.named_parameters(prefix, recurse=False)}
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for prefix, layer in layers.items():
         for path, variable in keras.by_path(keras.parameters_of(layer)).items():
             name = own.get(id(variable.value)) or (f"{prefix}.{path}" if prefix else path)
-            found[name] = variable.value
+            by_name[name] = variable.value
     rest = {name: p for name, p in module.named_parameters() if own.get(id(p)) == name}
-    return list({**found, **rest}.items())
+    return list({**by_name, **rest}.items())

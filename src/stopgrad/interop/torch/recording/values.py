@@ -21,7 +21,7 @@ from stopgrad.interop.torch.recording.record import (
     Region,
     Value,
     forward_around,
-    left,
+    seen_from,
     stop,
 )
 from stopgrad.interop.torch.recording.regions import Regions
@@ -81,8 +81,8 @@ class Values(Regions):
         """The present value of a tensor, as seen from a region."""
         node, memory = node_of(tensor), self.memory
         if node is not None:
-            known = None if memory.rewritten else self.nodes.known(node, tensor.output_nr)
-            value = self._made(tensor, node, place) if known is None else known
+            noted = None if memory.rewritten else self.nodes.value_at(node, tensor.output_nr)
+            value = self._value_at_node(tensor, node, place) if noted is None else noted
         else:
             held = memory.held(tensor)
             if held is None and type(tensor) is _PARAMETER and tensor.requires_grad:
@@ -92,12 +92,14 @@ class Values(Regions):
                 value = self._known_leaf(tensor, place)
             else:
                 value = held.value
-        return value if value.event.region is None else left(value, here)
+        return value if value.event.region is None else seen_from(value, here)
 
-    def _made(self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None) -> Value:
+    def _value_at_node(
+        self, tensor: Tensor, node: torch.autograd.graph.Node, place: RawLocation | None
+    ) -> Value:
         """The value of a tensor that has an autograd node."""
         number = tensor.output_nr
-        value = self.nodes.known(node, number)
+        value = self.nodes.value_at(node, number)
         if value is None:
             value = self._made_elsewhere(tensor, node, place)
         store = self.memory.store(tensor) if self.memory.rewritten else None
@@ -120,7 +122,7 @@ class Values(Regions):
         value = self.nodes.imported(node, tensor.output_nr, place, inner)
         if forward is not None:
             forward.ended = True  # The next one at its place.
-        self.memory.met(tensor, value, value.event.serial)
+        self.memory.meet(tensor, value, value.event.serial)
         return value
 
     def _known_leaf(self, tensor: Tensor, place: RawLocation | None) -> Value:
@@ -175,7 +177,7 @@ class Values(Regions):
     def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
         """A value that autograd knows, together with what was written into its memory without autograd."""
         maker = content.event
-        content = self._seen_through_memory(left(content, None), value)
+        content = self._seen_through_memory(seen_from(content, None), value)
         event = Event(Kind.WRITTEN, maker.call, maker.place, (value, content))
         return event.result(sizes_of(tensor), value.open)
 
@@ -189,7 +191,7 @@ class Values(Regions):
             if first.root is alias and not first.needs and not alias.event.inputs:  # Nothing was written.
                 return self._met_behind_alias(tensor, alias, first)
         if store is not None:
-            content = left(store.value, None)
+            content = seen_from(store.value, None)
             value = stop(content, ALIAS, "shares memory, not history", place) if content.open else content
             held = self.memory.hold(tensor, value, store.serial)
             if tensor.requires_grad:
@@ -200,13 +202,13 @@ class Values(Regions):
             value = came_back[0]
             if len(came_back) > 1:
                 value = Event(Kind.OPERATION, "numpy", place, tuple(came_back)).result(sizes, False)
-            self.memory.met(tensor, value, value.event.serial)
+            self.memory.meet(tensor, value, value.event.serial)
             return self.memory.hold(tensor, value, value.event.serial)
         event = Event(_LEAF, "leaf", None)
         event.results = (sizes,)
         value = Value(event, 0, True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
-        self.memory.met(tensor, value, event.serial, held)
+        self.memory.meet(tensor, value, event.serial, held)
         if not tensor.requires_grad:
             self._settle(tensor, held, place)
         return held
@@ -253,7 +255,7 @@ class Values(Regions):
     ) -> Held:
         """Note that a tensor is from now on a leaf that requires a gradient, whatever it was made from."""
         held = self.memory.held(tensor)
-        behind = None if held is None else left(held.value, None)
+        behind = None if held is None else seen_from(held.value, None)
         if behind is not None and behind.open:
             behind, why = stop(behind, call, why, place), ""
         elif not isinstance(tensor, torch.nn.Parameter):
@@ -261,7 +263,7 @@ class Values(Regions):
         event = Event(Kind.LEAF, call, place, () if behind is None else (behind,), why=why)
         value = event.result(sizes_of(tensor), True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
-        self.memory.met(tensor, value, value.event.serial)
+        self.memory.meet(tensor, value, value.event.serial)
         if not tensor.requires_grad:  # It was made frozen.
             held.place = with_caller(place)
             self._settle(tensor, held, place)

@@ -101,16 +101,16 @@ class Audit:
     @_quietly
     def called(self, module: torch.nn.Module) -> None:
         """A module is called."""
-        known = self.modules.get(id(module))
-        if known is None or known.ref() is not module:
+        facts = self.modules.get(id(module))
+        if facts is None or facts.ref() is not module:
             frame = user_frame(sys._getframe(2))
-            known = Module(module, variable_in(module, frame), place_of(frame))
-            self.modules[id(module)] = known
+            facts = Module(module, variable_in(module, frame), place_of(frame))
+            self.modules[id(module)] = facts
             self._keep(module)
         if torch.is_grad_enabled():
-            known.with_gradients += 1
+            facts.with_gradients += 1
         else:
-            known.without += 1
+            facts.without += 1
 
     @_quietly
     def made(self, optimizer: Stepper, place: RawLocation | None) -> None:
@@ -123,17 +123,17 @@ class Audit:
         """A backward pass begins: what is in ``grad`` already?"""
         self._meet()
         self._before = {}
-        for key, one in self.parameters.items():
-            tensor = one.tensor
+        for key, parameter in self.parameters.items():
+            tensor = parameter.tensor
             if tensor is None:
                 continue
             grad = tensor.grad
             self._before[key] = measures.state_of(grad)
-            if measures.state_of(grad) != one.old:  # Made zero, or made smaller by hand.
-                one.old = None
-            if one.since_step and not one.is_same_gradient(grad, one.arrival):
-                one.dropped += 1
-                one.since_step = False
+            if measures.state_of(grad) != parameter.old:  # Made zero, or made smaller by hand.
+                parameter.old = None
+            if parameter.since_step and not parameter.is_same_gradient(grad, parameter.arrival):
+                parameter.dropped += 1
+                parameter.since_step = False
         self.losses.begins(call, losses)
 
     @_quietly
@@ -142,28 +142,28 @@ class Audit:
         if call.kind != "backward":
             return
         self.passes += 1
-        for key, one in self.parameters.items():
-            tensor = one.tensor
+        for key, parameter in self.parameters.items():
+            tensor = parameter.tensor
             if tensor is None or key not in self._before:
                 continue
-            one.passes += 1
-            one.call, one.call_in = call, self.recorder
-            one.required = bool(tensor.requires_grad)
+            parameter.passes += 1
+            parameter.call, parameter.call_in = call, self.recorder
+            parameter.required = bool(tensor.requires_grad)
             state = measures.state_of(tensor.grad)
             if state is None or state == self._before[key]:
                 continue
-            one.old = state if one.old is not None else None
+            parameter.old = state if parameter.old is not None else None
             norm = self._norm(call, tensor)
-            one.arrived += 1
-            one.zeros += norm == 0.0
-            one.dead = one.dead + 1 if norm == 0.0 else 0
-            one.dead_from = one.dead_from if one.dead > 1 else self.steps + 1
-            one.norm = norm
-            if one.first is None and not one.holders:
-                (one.first,) = measures.fingerprints([tensor])
-            one.arrival, one.since_step = state, True
-            one.reached_by, one.reached_in = call, self.recorder
-            one.cleared_at = None
+            parameter.arrived += 1
+            parameter.zeros += norm == 0.0
+            parameter.dead = parameter.dead + 1 if norm == 0.0 else 0
+            parameter.dead_from = parameter.dead_from if parameter.dead > 1 else self.steps + 1
+            parameter.norm = norm
+            if parameter.first is None and not parameter.holders:
+                (parameter.first,) = measures.fingerprints([tensor])
+            parameter.arrival, parameter.since_step = state, True
+            parameter.reached_by, parameter.reached_in = call, self.recorder
+            parameter.cleared_at = None
         self.losses.ended(call, lambda: self._explained(call))
         if self.recorder is not None:
             del self.recorder.backwards[:-KEPT]
@@ -173,16 +173,18 @@ class Audit:
     def _explained(self, call: Backward) -> Flow:
         """The report on a backward pass, with respect to all parameters."""
         assert self.recorder is not None
-        held = [(one.name, one.tensor) for one in self.parameters.values()]
-        trained = {name: x for name, x in held if x is not None and x.requires_grad}
+        pairs = [(parameter.name, parameter.tensor) for parameter in self.parameters.values()]
+        trained = {name: x for name, x in pairs if x is not None and x.requires_grad}
         return certain.flow_of(self.recorder, call, trained)
 
-    def _look_for_old(self, one: Parameter, tensor: Tensor) -> None:
+    def _look_for_old(self, parameter: Parameter, tensor: Tensor) -> None:
         """Whether what a step has used is still in a gradient: the same tensor, which nobody made zero."""
-        if one.old is None or measures.state_of(tensor.grad) == one.old:
+        if parameter.old is None or measures.state_of(tensor.grad) == parameter.old:
             return
-        same = tensor.grad is not None and id(tensor.grad) == one.old[0]
-        one.old = measures.state_of(tensor.grad) if same and measures.gradient_norms([tensor])[0] else None
+        same = tensor.grad is not None and id(tensor.grad) == parameter.old[0]
+        parameter.old = (
+            measures.state_of(tensor.grad) if same and measures.gradient_norms([tensor])[0] else None
+        )
 
     def _norm(self, call: Backward, tensor: Tensor) -> float:
         """The norm of the gradient that a pass brought to a parameter."""
@@ -194,9 +196,9 @@ class Audit:
     @_quietly
     def gradient(self, tensor: Tensor, sets: bool, place: RawLocation | None) -> None:
         """The ``grad`` of a tensor is set, or read."""
-        known = self.parameters.get(id(tensor))
-        if sets and known is not None:
-            known.cleared_at = place
+        facts = self.parameters.get(id(tensor))
+        if sets and facts is not None:
+            facts.cleared_at = place
         elif not sets and not tensor.is_leaf and not tensor.retains_grad and place is not None:
             value = None if self.recorder is None else self.recorder.target(tensor).value
             if value is not None and value.event.place is not None and len(self.problems) < MANY:
@@ -212,90 +214,92 @@ class Audit:
     @_quietly
     def before_step(self, optimizer: Stepper) -> None:
         """An optimizer is about to step: is the gradient that arrived still there?"""
-        known = self._known(optimizer)
+        facts = self._facts_of(optimizer)
         self._meet()
-        held = self._held(optimizer)
-        norms = measures.gradient_norms([tensor for _, tensor in held])
-        prints = measures.fingerprints([tensor for _, tensor in held])
-        for (one, tensor), norm, before in zip(held, norms, prints, strict=True):
-            one.first = before if one.first is None else one.first
-            one.followed += one.last is not None and before is not None
-            replaced = one.last is not None and before is not None and before != one.last
+        pairs = self._parameters_of(optimizer)
+        norms = measures.gradient_norms([tensor for _, tensor in pairs])
+        prints = measures.fingerprints([tensor for _, tensor in pairs])
+        for (parameter, tensor), norm, before in zip(pairs, norms, prints, strict=True):
+            parameter.first = before if parameter.first is None else parameter.first
+            parameter.followed += parameter.last is not None and before is not None
+            replaced = parameter.last is not None and before is not None and before != parameter.last
             sample = measures.sample_of(tensor)
             if replaced:
-                one.written_at = self._writer(tensor)
-                one.put_back += measures.is_undone(one.samples, sample)
-            one.samples = sample, sample
-            one.start = sample if one.start is None else one.start
-            if one.since_step and one.norm > 0.0:
-                changed = not one.is_same_gradient(tensor.grad, one.arrival)
-                one.cleared += changed and (norm is None or (norm == 0.0 and self._was_cleared(one, tensor)))
-                one.clipped += changed and norm == 0.0 and not self._was_cleared(one, tensor)
-                if changed and one.cleared_at is None and tensor.grad is not None:
-                    one.cleared_at = self._writer(tensor.grad)
-            one.before = before
-            one.given += norm is not None and not one.since_step
-            is_old = norm is not None and measures.state_of(tensor.grad) == one.old
-            one.used_twice += is_old and not one.since_step and one.stepper != id(optimizer)
-            one.stepped_by = norm or 0.0
-            self._look_for_old(one, tensor)
-            one.used += one.since_step and one.follows
-            one.kept += one.since_step and one.old is not None
-            one.since_step = False
+                parameter.written_at = self._writer(tensor)
+                parameter.put_back += measures.is_undone(parameter.samples, sample)
+            parameter.samples = sample, sample
+            parameter.start = sample if parameter.start is None else parameter.start
+            if parameter.since_step and parameter.norm > 0.0:
+                changed = not parameter.is_same_gradient(tensor.grad, parameter.arrival)
+                parameter.cleared += changed and (
+                    norm is None or (norm == 0.0 and self._was_cleared(parameter, tensor))
+                )
+                parameter.clipped += changed and norm == 0.0 and not self._was_cleared(parameter, tensor)
+                if changed and parameter.cleared_at is None and tensor.grad is not None:
+                    parameter.cleared_at = self._writer(tensor.grad)
+            parameter.before = before
+            parameter.given += norm is not None and not parameter.since_step
+            is_old = norm is not None and measures.state_of(tensor.grad) == parameter.old
+            parameter.used_twice += is_old and not parameter.since_step and parameter.stepper != id(optimizer)
+            parameter.stepped_by = norm or 0.0
+            self._look_for_old(parameter, tensor)
+            parameter.used += parameter.since_step and parameter.follows
+            parameter.kept += parameter.since_step and parameter.old is not None
+            parameter.since_step = False
             if norm is not None and not measures.is_finite(norm):
-                self._breaks(one, tensor, optimizer)
-        self._note_norms([one for one, _ in held], norms)
-        known.rate = max([float(group.get("lr", 1.0)) for group in optimizer.param_groups], default=1.0)
-        known.idle_steps += known.rate == 0.0
+                self._breaks(parameter, tensor, optimizer)
+        self._note_norms([parameter for parameter, _ in pairs], norms)
+        facts.rate = max([float(group.get("lr", 1.0)) for group in optimizer.param_groups], default=1.0)
+        facts.idle_steps += facts.rate == 0.0
 
     @_quietly
     def after_step(self, optimizer: Stepper, place: RawLocation | None) -> None:
         """An optimizer has stepped: what moved?"""
-        known = self._known(optimizer)
-        known.stepped, known.steps = place, known.steps + 1
-        known.required = self._required(optimizer)
-        held = self._held(optimizer)
-        prints = measures.fingerprints([tensor for _, tensor in held])
-        for (one, tensor), after in zip(held, prints, strict=True):
-            one.steps += 1
-            moved = after is not None and one.before is not None and after != one.before
-            one.moved += moved
-            one.frozen_moves += moved and not tensor.requires_grad
-            one.still += not moved and one.stepped_by > 0.0
-            one.last = after
-            one.samples = one.samples[0], measures.sample_of(tensor)
-            one.old, one.since_step = measures.state_of(tensor.grad), False
-            one.holders.add(id(optimizer))
-            one.stepper, one.follows = id(optimizer), True
+        facts = self._facts_of(optimizer)
+        facts.stepped, facts.steps = place, facts.steps + 1
+        facts.required = self._required(optimizer)
+        pairs = self._parameters_of(optimizer)
+        prints = measures.fingerprints([tensor for _, tensor in pairs])
+        for (parameter, tensor), after in zip(pairs, prints, strict=True):
+            parameter.steps += 1
+            moved = after is not None and parameter.before is not None and after != parameter.before
+            parameter.moved += moved
+            parameter.frozen_moves += moved and not tensor.requires_grad
+            parameter.still += not moved and parameter.stepped_by > 0.0
+            parameter.last = after
+            parameter.samples = parameter.samples[0], measures.sample_of(tensor)
+            parameter.old, parameter.since_step = measures.state_of(tensor.grad), False
+            parameter.holders.add(id(optimizer))
+            parameter.stepper, parameter.follows = id(optimizer), True
         for module in list(self.modules.values()):
             self._statistics(module)
 
     def _note_norms(self, held: Sequence[Parameter], norms: Sequence[float | None]) -> None:
         """Note the norms of the gradients of layers, each of all its parameters."""
         squares: dict[str, float] = {}
-        for one, norm in zip(held, norms, strict=True):
+        for parameter, norm in zip(held, norms, strict=True):
             if norm is not None and measures.is_finite(norm):
-                layer = one.name.rpartition(".")[0] or one.name
+                layer = parameter.name.rpartition(".")[0] or parameter.name
                 squares[layer] = squares.get(layer, 0.0) + norm**2
         for layer, square in squares.items():
             points = self.norms.setdefault(layer, [])
             if len(points) < POINTS:
                 points.append((self.steps + 1, math.sqrt(square)))
 
-    def _breaks(self, one: Parameter, tensor: Tensor, optimizer: Stepper) -> None:
+    def _breaks(self, parameter: Parameter, tensor: Tensor, optimizer: Stepper) -> None:
         """An optimizer is about to step by a gradient that is no number."""
-        if not self._broke and self.recorder is not None and one.reached_by is not None:
+        if not self._broke and self.recorder is not None and parameter.reached_by is not None:
             self._broke = True
             bad = {
                 other.name: x
-                for other, x in self._held(optimizer)
+                for other, x in self._parameters_of(optimizer)
                 if x.grad is not None and not bool(torch.isfinite(x.grad).all())
             }
-            self.problems.append(certain.not_finite(self.recorder, one.reached_by, bad, self.steps + 1))
+            self.problems.append(certain.not_finite(self.recorder, parameter.reached_by, bad, self.steps + 1))
 
-    def _was_cleared(self, one: Parameter, tensor: Tensor) -> bool:
+    def _was_cleared(self, parameter: Parameter, tensor: Tensor) -> bool:
         """Whether a gradient was set to zero as such, rather than multiplied by it."""
-        if one.cleared_at is not None or self.recorder is None or tensor.grad is None:
+        if parameter.cleared_at is not None or self.recorder is None or tensor.grad is None:
             return True
         store = self.recorder.memory.store(tensor.grad)
         writes = () if store is None else store.writes
@@ -304,54 +308,60 @@ class Audit:
     def _writer(self, tensor: Tensor) -> RawLocation | None:
         """The line that wrote last into a tensor, other than a step of an optimizer."""
         store = None if self.recorder is None else self.recorder.memory.store(tensor)
-        writes = [] if store is None else [one for one in store.writes if one.call != STEP]
+        writes = [] if store is None else [write for write in store.writes if write.call != STEP]
         return writes[-1].place if writes else None
 
     def _statistics(self, module: Module) -> None:
         """Whether the running statistics of a normalisation moved."""
-        found = module.ref()
-        mean = getattr(found, "running_mean", None)
-        if found is not None and isinstance(mean, Tensor) and found.training:
-            weight = getattr(found, "weight", None)
-            now, held = measures.fingerprints([mean, weight if isinstance(weight, Tensor) else mean])
+        layer = module.ref()
+        mean = getattr(layer, "running_mean", None)
+        if layer is not None and isinstance(mean, Tensor) and layer.training:
+            weight = getattr(layer, "weight", None)
+            now, weight_print = measures.fingerprints([mean, weight if isinstance(weight, Tensor) else mean])
             module.moving += module.statistics is not None and now != module.statistics
-            module.follows += module.statistics is not None and weight is not None and held != module.weight
-            module.statistics, module.weight = now, held
+            module.follows += (
+                module.statistics is not None and weight is not None and weight_print != module.weight
+            )
+            module.statistics, module.weight = now, weight_print
 
     # -------------------------------------------------------------------------- between recorded steps
 
     def resume(self) -> None:
         """Steps were not recorded: what was seen before is not what the next step is compared with."""
-        for one in self.parameters.values():
-            one.old = one.arrival = one.last = one.before = None
-            one.since_step = one.follows = False
+        for parameter in self.parameters.values():
+            parameter.old = parameter.arrival = parameter.last = parameter.before = None
+            parameter.since_step = parameter.follows = False
 
     def suspect(self) -> None:
         """Note what may become a finding, to look at it until the training ends."""
-        few = [one for one in self.parameters.values() if one.is_suspect and one.tensor is not None]
+        few = [
+            parameter
+            for parameter in self.parameters.values()
+            if parameter.is_suspect and parameter.tensor is not None
+        ]
         self._suspects = few[:WATCHED]
 
     @_quietly
     def look(self, optimizer: Stepper) -> None:
         """Look at what may become a finding before a step that is not recorded."""
-        known = self._known(optimizer)
-        known.all_steps += 1
-        self.differs = self.differs or known.required != self._required(optimizer)
+        facts = self._facts_of(optimizer)
+        facts.all_steps += 1
+        self.differs = self.differs or facts.required != self._required(optimizer)
         self._listen(optimizer)
-        if known.steps and known.steps == known.idle_steps:
-            known.idle_steps -= any(group.get("lr", 1.0) != 0 for group in optimizer.param_groups)
-        for one in self._suspects:
-            grad = None if one.tensor is None else one.tensor.grad
-            if grad is not None and (one.dead or not one.arrived) and bool(grad.any()):
-                one.arrived, one.dead = one.arrived + 1, 0
-        self._suspects = [one for one in self._suspects if one.is_suspect]
+        if facts.steps and facts.steps == facts.idle_steps:
+            facts.idle_steps -= any(group.get("lr", 1.0) != 0 for group in optimizer.param_groups)
+        for parameter in self._suspects:
+            grad = None if parameter.tensor is None else parameter.tensor.grad
+            if grad is not None and (parameter.dead or not parameter.arrived) and bool(grad.any()):
+                parameter.arrived, parameter.dead = parameter.arrived + 1, 0
+        self._suspects = [parameter for parameter in self._suspects if parameter.is_suspect]
 
     def _listen(self, optimizer: Stepper) -> None:
         """Look at the smallest gradient: where one is no number, most become none."""
         if self._broke:
             return
-        given = [x for group in optimizer.param_groups for x in group["params"] if x.grad is not None]
-        smallest = min(given, key=Tensor.numel, default=None)
+        tensors = [x for group in optimizer.param_groups for x in group["params"] if x.grad is not None]
+        smallest = min(tensors, key=Tensor.numel, default=None)
         if smallest is not None and not measures.is_finite(measures.gradient_norms([smallest])[0]):
             self._broke = True
             self.problems.append(certain.not_finite_unseen(self.steps + 1))
@@ -368,24 +378,24 @@ class Audit:
         if self.keeps:
             self._alive.append(thing)
 
-    def _known(self, optimizer: Stepper) -> Optimizer:
-        known = self.optimizers.get(id(optimizer))
-        if known is None or known.optimizer is not optimizer:
-            known = self.optimizers[id(optimizer)] = Optimizer(optimizer, None)
+    def _facts_of(self, optimizer: Stepper) -> Optimizer:
+        facts = self.optimizers.get(id(optimizer))
+        if facts is None or facts.optimizer is not optimizer:
+            facts = self.optimizers[id(optimizer)] = Optimizer(optimizer, None)
             self._keep(optimizer)
-        if not known.name:
-            known.name = variable_in(optimizer, user_frame(sys._getframe(3)))
-        return known
+        if not facts.name:
+            facts.name = variable_in(optimizer, user_frame(sys._getframe(3)))
+        return facts
 
-    def _held(self, optimizer: Stepper) -> list[tuple[Parameter, Tensor]]:
+    def _parameters_of(self, optimizer: Stepper) -> list[tuple[Parameter, Tensor]]:
         """The parameters that an optimizer holds."""
-        found: list[tuple[Parameter, Tensor]] = []
-        given: list[Tensor] = [x for group in optimizer.param_groups for x in group["params"]]
-        for tensor in given:
-            known = self.parameters.get(id(tensor))
-            if known is not None and known.ref() is tensor:
-                found.append((known, tensor))
-        return found
+        pairs: list[tuple[Parameter, Tensor]] = []
+        tensors: list[Tensor] = [x for group in optimizer.param_groups for x in group["params"]]
+        for tensor in tensors:
+            facts = self.parameters.get(id(tensor))
+            if facts is not None and facts.ref() is tensor:
+                pairs.append((facts, tensor))
+        return pairs
 
     def _meet(self) -> None:
         """Note the parameters of the modules that were called, and of the optimizers that are there."""
@@ -397,29 +407,29 @@ class Audit:
             if isinstance(tensor, torch.nn.Parameter) and id(tensor) not in self.parameters:
                 self._note(tensor, self._loose_name(tensor), None)
         for optimizer in self.optimizers.values():
-            held = optimizer.optimizer
-            for i, group in enumerate([] if held is None else held.param_groups):
+            stepper = optimizer.optimizer
+            for i, group in enumerate([] if stepper is None else stepper.param_groups):
                 for j, tensor in enumerate(group["params"]):
                     self._note(tensor, f"{optimizer.title} group {i}, {j}", None)
-                    self.parameters[id(tensor)].holders.add(id(held))
+                    self.parameters[id(tensor)].holders.add(id(stepper))
 
     def _note(self, tensor: Tensor, name: str, owner: torch.nn.Module | None) -> None:
-        known = self.parameters.get(id(tensor))
-        if known is None or known.tensor is not tensor:
+        facts = self.parameters.get(id(tensor))
+        if facts is None or facts.tensor is not tensor:
             if len(self.parameters) >= MOST:
                 self.unknown[f"more than {MOST} parameters: the others are not followed"] = None
                 return
-            known = self.parameters[id(tensor)] = Parameter(tensor, name)
+            facts = self.parameters[id(tensor)] = Parameter(tensor, name)
             self._keep(tensor)
-        if owner is not None and known.owner is None:
-            known.name, known.owner = name, weakref.ref(owner)
+        if owner is not None and facts.owner is None:
+            facts.name, facts.owner = name, weakref.ref(owner)
 
     def name_of(self, tensor: Tensor) -> str:
         """The user's name for a parameter; empty if none is known."""
         with contextlib.suppress(Exception):  # Modules may do anything when they are asked.
             self._meet()
-        known = self.parameters.get(id(tensor))
-        return known.name if known is not None and known.tensor is tensor else ""
+        facts = self.parameters.get(id(tensor))
+        return facts.name if facts is not None and facts.tensor is tensor else ""
 
     def _loose_name(self, tensor: Tensor) -> str:
         """The name of a parameter that no module holds which was called."""
@@ -429,14 +439,14 @@ class Audit:
 
     def roots(self) -> dict[str, torch.nn.Module]:
         """The modules that were called and are part of no other that was, by name."""
-        called = [(module, one) for one in self.modules.values() if (module := one.ref()) is not None]
+        called = [(module, facts) for facts in self.modules.values() if (module := facts.ref()) is not None]
         below = {id(part) for module, _ in called for part in module.modules() if part is not module}
-        tops = [(module, one) for module, one in called if id(module) not in below]
-        found: dict[str, torch.nn.Module] = {}
-        for module, one in tops:
-            title = container_of(module, called) or one.name
+        tops = [(module, facts) for module, facts in called if id(module) not in below]
+        roots: dict[str, torch.nn.Module] = {}
+        for module, facts in tops:
+            title = container_of(module, called) or facts.name
             title = title or (type(module).__name__ if len(tops) > 1 else "")
-            while title in found:
+            while title in roots:
                 title += "_"
-            found[title] = module
-        return found
+            roots[title] = module
+        return roots

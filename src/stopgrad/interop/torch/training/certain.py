@@ -21,27 +21,27 @@ Tensor = torch.Tensor
 def flow_of(recorder: Recorder, call: Backward, tensors: dict[str, Tensor]) -> Flow:
     """The report on a backward pass."""
     targets = {name: recorder.target(tensor) for name, tensor in tensors.items()}
-    return report_of(call.losses, targets, recorder.departures.known(), sizes=call.sizes)
+    return report_of(call.losses, targets, recorder.departures.remembered(), sizes=call.sizes)
 
 
 def not_finite(recorder: Recorder, call: Backward, tensors: dict[str, Tensor], step: int) -> Problem:
     """An optimizer steps by gradients that are no numbers: where they begin."""
     flow = flow_of(recorder, call, tensors)
-    found: list[Site] = []
+    places: list[Site] = []
     reasons: list[str] = []
     for trouble in flow.troubles:
         if trouble.kind == NOT_FINITE:
             for cause in trouble.causes:
                 reasons.append(str(cause))
                 if cause.location is not None:
-                    found.append(Site("made", f"begins here: {cause}", cause.location.own))
-    found = list(dict.fromkeys(found))
-    found += sites("first", "differentiated here", call.place)
+                    places.append(Site("made", f"begins here: {cause}", cause.location.own))
+    places = list(dict.fromkeys(places))
+    places += sites("first", "differentiated here", call.place)
     names = list(tensors)
     return Problem(
         "nan-gradient",
         f"the gradient of {some(names, 3)} is NaN or infinite at step {step}, and the optimizer steps by it",
-        found,
+        places,
         names,
         {"step": step, "reasons": reasons},
         "keep the argument where the derivative is finite: x.clamp_min(eps).sqrt(), a where() on the input "
@@ -63,18 +63,18 @@ def not_finite_unseen(step: int) -> Problem:
 def read_of_non_leaf(value: Value, place: Any) -> Problem:
     """The ``grad`` of what is no leaf was read, which is always None."""
     name = variable_of(value)
-    at = located(value.event.place)
-    made = (
+    location = located(value.event.place)
+    text = (
         "made here"
         if value.event.kind is Kind.LEAF
         else f"{value.event.call.removeprefix('torch.')} makes it"
     )
-    found = [] if at is None else [Site("made", f"{made} a result, not a leaf", at)]
+    places = [] if location is None else [Site("made", f"{text} a result, not a leaf", location)]
     return Problem(
         "non-leaf",
         f"{name or 'what .grad is read of'} is the result of an operation: its .grad is None, whatever "
         "arrives",
-        [*found, *sites("read", "its .grad is read here", place)],
+        [*places, *sites("read", "its .grad is read here", place)],
         [name] if name else [],
         {},
         f"convert first, then make it a leaf: nn.Parameter(...), {name or 'it'}.detach().requires_grad_(), "

@@ -114,7 +114,7 @@ class Optimizer:
         name: the variable that holds it.
         kind: its class.
         rate_at: where its learning rate is found.
-        made: the line that made it.
+        made_at: the line that made it.
         stepped: the line of its last step.
         steps: how many steps were recorded; of those, with a learning rate of zero everywhere.
         all_steps: how many steps there were, recorded or not.
@@ -125,12 +125,12 @@ class Optimizer:
     rate: float
     ref: weakref.ReferenceType[Stepper]
 
-    def __init__(self, optimizer: Stepper, made: RawLocation | None) -> None:
+    def __init__(self, optimizer: Stepper, place: RawLocation | None) -> None:
         self.ref = weakref.ref(optimizer)
         self.name, self.kind, self.rate_at = "", type(optimizer).__name__, "optimizer.param_groups[0]['lr']"
         if isinstance(optimizer, KerasOptimizer):
             self.kind, self.rate_at = optimizer.kind, optimizer.rate_at
-        self.made = made
+        self.made_at = place
         self.stepped: RawLocation | None = None
         self.steps = self.idle_steps = self.all_steps = 0
         self.rate = 0.0
@@ -140,9 +140,9 @@ class Optimizer:
     def optimizer(self) -> Stepper | None:
         return self.ref()
 
-    def holds(self, one: Parameter) -> bool:
+    def holds(self, parameter: Parameter) -> bool:
         """Whether it holds a parameter."""
-        return id(self.optimizer) in one.holders
+        return id(self.optimizer) in parameter.holders
 
     @property
     def title(self) -> str:

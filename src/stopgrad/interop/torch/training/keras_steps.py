@@ -78,26 +78,26 @@ class KerasSteps:
         @functools.wraps(apply)
         def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
             variables = None if trainable_variables is None else list(trainable_variables)
-            known = self._known(optimizer, variables)
-            if known is not None:
-                self._before(known)
-            made = apply(optimizer, grads, variables)
-            if known is not None:
-                self._after(known)
-            return made
+            stepper = self._stepper_of(optimizer, variables)
+            if stepper is not None:
+                self._before(stepper)
+            result = apply(optimizer, grads, variables)
+            if stepper is not None:
+                self._after(stepper)
+            return result
 
         return applied
 
-    def _known(self, optimizer: Any, variables: Sequence[Any] | None) -> KerasOptimizer | None:
+    def _stepper_of(self, optimizer: Any, variables: Sequence[Any] | None) -> KerasOptimizer | None:
         if keras.loaded("torch") is None or getattr(optimizer, "gradient_accumulation_steps", None):
             return None
         try:
-            given = keras.held_by(optimizer) or variables or ()
-            held = [keras.plain(variable) for variable in given]
-            groups = [{"params": held, "lr": float(optimizer.learning_rate)}]
+            trained = keras.held_by(optimizer) or variables or ()
+            tensors = [keras.plain(variable) for variable in trained]
+            groups = [{"params": tensors, "lr": float(optimizer.learning_rate)}]
         except Exception as error:  # A schedule of the user's may do anything.
             self._lost(f"a step of {type(optimizer).__name__} ({type(error).__name__}: {error})")
             return None
-        known = self._seen.setdefault(optimizer, KerasOptimizer(type(optimizer).__name__))
-        known.param_groups = groups
-        return known
+        stepper = self._seen.setdefault(optimizer, KerasOptimizer(type(optimizer).__name__))
+        stepper.param_groups = groups
+        return stepper

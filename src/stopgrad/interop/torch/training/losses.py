@@ -47,20 +47,20 @@ class Losses:
     def ended(self, call: Backward, explain: Callable[[], Flow]) -> None:
         """A backward pass has ended: what do its losses compare? If need be, explain says it."""
         self.count += 1
-        at: Place = None
+        place: Place = None
         is_compared = False
         for event in above(call.losses):
             if event.kind is not Kind.OPERATION:
                 continue
             if may_compare(event.call, [tuple(value.sizes[1:]) for value in event.inputs]):
-                at, is_compared = event.place, True
+                place, is_compared = event.place, True
             if any(_is_empty(sizes) for sizes in event.results) and not any(
                 _is_empty(value.sizes) for value in event.inputs
             ):
                 _count(self.emptied, event.place, event)
         if is_compared:
-            found, count = self.compared[at] if at in self.compared else (comparing(explain()), 0)
-            self.compared[at] = found, count + 1
+            problems, count = self.compared[place] if place in self.compared else (comparing(explain()), 0)
+            self.compared[place] = problems, count + 1
 
     def classified(self, name: str, args: Sequence[Any], place: RawLocation | None) -> None:
         """A loss with classes to be left out was computed: are any left?"""
@@ -72,16 +72,19 @@ class Losses:
 
     def problems(self) -> list[Problem]:
         """What is wrong with the losses."""
-        found = [
-            one for problems, count in self.compared.values() if count == self.count > 0 for one in problems
+        findings = [
+            problem
+            for problems, count in self.compared.values()
+            if count == self.count > 0
+            for problem in problems
         ]
-        found += [
+        findings += [
             _emptied(event) for event, count in self.emptied.values() if count == self.count and count > 1
         ]
         for place, (name, count) in self.ignored.items():
             if count == self.all_classified[place] and count > 1:
-                found.append(_ignored(name, place))
-        return found
+                findings.append(_ignored(name, place))
+        return findings
 
 
 def _is_all(classes: Tensor, number: int) -> bool:

@@ -80,8 +80,8 @@ def gradient_norms(tensors: Sequence[Tensor]) -> list[float | None]:
     """The norms of tensors' gradients; None where there is none, or none that can be read."""
     with internals.DisableTorchFunction(), internals.DisableTorchDispatch(), torch.no_grad():
         grads = [x.grad for x in tensors]
-        there = [grad.detach() for grad in grads if grad is not None]
-        norms = iter(norms_of(there))
+        present = [grad.detach() for grad in grads if grad is not None]
+        norms = iter(norms_of(present))
         return [None if grad is None else next(norms) for grad in grads]
 
 

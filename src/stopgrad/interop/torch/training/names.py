@@ -28,14 +28,14 @@ def variable_in(thing: object, frame: FrameType | None) -> str:
 
 def container_of(module: torch.nn.Module, called: Iterable[tuple[torch.nn.Module, Any]]) -> str:
     """The name of a module that lies in a list or dict of another one: ``net.blocks[0]``; else empty."""
-    for owner, known in called:
-        for name, held in list(vars(owner).items()):
-            if name.startswith("_") or not isinstance(held, (list, tuple, dict)):
+    for owner, facts in called:
+        for name, container in list(vars(owner).items()):
+            if name.startswith("_") or not isinstance(container, (list, tuple, dict)):
                 continue
-            parts = held.items() if isinstance(held, dict) else enumerate(held)
+            parts = container.items() if isinstance(container, dict) else enumerate(container)
             for key, part in parts:
                 if part is module:
-                    return f"{known.name or type(owner).__name__}.{name}[{key!r}]"
+                    return f"{facts.name or type(owner).__name__}.{name}[{key!r}]"
     return ""
 
 

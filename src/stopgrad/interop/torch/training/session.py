@@ -59,7 +59,7 @@ class Session:
         self._every, self._until, self._told, self._progress = every, until, told, progress
         self._recorders: list[Recorder] = []
         self._token: Any = None
-        self._held: Lifetime | None = None
+        self._lifetime: Lifetime | None = None
         self._here = os.getpid(), threading.get_ident()
         self._counts: dict[int, int] = {}
         self._last = 0  # The optimizer whose step ends a step of the training.
@@ -82,7 +82,7 @@ class Session:
 
     @property
     def is_recording(self) -> bool:
-        return self._held is not None
+        return self._lifetime is not None
 
     def _record(self) -> None:
         self.audit.resume()
@@ -91,16 +91,16 @@ class Session:
         self.audit.recorder = recorder
         self._recorders = [*self._recorders[:1], recorder]
         self._token = _Token()
-        self._held = Lifetime(self._token)
+        self._lifetime = Lifetime(self._token)
         recorder.begin()
-        switches.begin(recorder, self._held, beneath=True)
+        switches.begin(recorder, self._lifetime, beneath=True)
 
     def _rest(self) -> None:
         """Record no more until a step that is to be recorded."""
-        if self._held is not None and self.audit.recorder is not None:
-            switches.end_beneath(self.audit.recorder, self._held)
+        if self._lifetime is not None and self.audit.recorder is not None:
+            switches.end_beneath(self.audit.recorder, self._lifetime)
             self.audit.suspect()
-        self._held = self._token = None
+        self._lifetime = self._token = None
 
     def close(self) -> None:
         """Follow the training no more."""
@@ -159,12 +159,12 @@ class Session:
             return
         self.audit.keeps = self.steps < FIRST
         differs = self._differs()
-        wanted = self.steps < FIRST or (self.steps + 1) % self._every == 0 or differs
+        records = self.steps < FIRST or (self.steps + 1) % self._every == 0 or differs
         if self.steps == FIRST and self._progress is not None:
             self._progress(f"{FIRST} steps are recorded; from now on, one in {self._every}")
-        if wanted and not self.is_recording:
+        if records and not self.is_recording:
             self._record()
-        elif not wanted and self.is_recording:
+        elif not records and self.is_recording:
             self._rest()
 
     def _differs(self) -> bool:
@@ -195,12 +195,12 @@ class Session:
         """What is wrong: the cause of an error that ended the training, and what the facts say."""
         with internals.DisableTorchFunction():
             cause = [] if error is None else self._cause(error)
-            found = problems_of(self.audit, self._recorders, cause)
-            return [*cause, *found]
+            findings = problems_of(self.audit, self._recorders, cause)
+            return [*cause, *findings]
 
     def _cause(self, error: BaseException) -> list[Problem]:
-        found = problem_of(error)
-        if found is None and self._recorders:
+        problem = problem_of(error)
+        if problem is None and self._recorders:
             errors.explain(self._recorders[-1], error, None, ())
-            found = problem_of(error)
-        return [] if found is None else [found]
+            problem = problem_of(error)
+        return [] if problem is None else [problem]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -14,15 +14,12 @@ from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.words import some
 from stopgrad.graph.op import Status
 from stopgrad.interop.torch.explaining.context import sites
-from stopgrad.interop.torch.explaining.told import hidden_parts
-from stopgrad.interop.torch.recording.record import Backward
+from stopgrad.interop.torch.explaining.misuse import hidden_parts
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training.audit import Audit
-from stopgrad.interop.torch.training.certain import flow_of
+from stopgrad.interop.torch.training.collected import Facts
 from stopgrad.interop.torch.training.facts import Optimizer, Parameter
-from stopgrad.interop.torch.training.measures import fingerprints, is_far
 
-Tensor = torch.Tensor
 SEVERAL = 2
 """The fewest steps in which the same must have happened for it to be told."""
 MANY = 3
@@ -36,12 +33,12 @@ COPIES = ("copy.deepcopy", "nn.Parameter makes a new leaf", "a new leaf")
 
 def problems_of(audit: Audit, recorders: Sequence[Recorder], cause: Sequence[Problem] = ()) -> list[Problem]:
     """All findings of a training that the cause of the error which ended it does not explain."""
-    found = [*audit.problems, *audit.losses.problems()]
-    known = _Known(audit, recorders)
+    problems = [*audit.problems, *audit.losses.problems()]
+    facts = Facts(audit, recorders)
     for verdict in VERDICTS:
-        found += verdict(known)
-    kinds = {one.kind for one in (*found, *cause)}
-    return [one for one in found if not EXPLAINED.get(one.kind, frozenset()) & kinds]
+        problems += verdict(facts)
+    kinds = {problem.kind for problem in (*problems, *cause)}
+    return [problem for problem in problems if not EXPLAINED.get(problem.kind, frozenset()) & kinds]
 
 
 EXPLAINED = {
@@ -52,124 +49,26 @@ EXPLAINED = {
 """The kinds that say nothing new beside others."""
 
 
-class _Known:
-    """The facts, and who recorded what."""
-
-    audit: Audit
-    parameters: list[Parameter]
-    stepping: dict[int, Optimizer]
-
-    def __init__(self, audit: Audit, recorders: Sequence[Recorder]) -> None:
-        self.audit, self._recorders = audit, recorders
-        self.parameters = [one for one in audit.parameters.values() if one.tensor is not None]
-        self.stepping = {key: one for key, one in audit.optimizers.items() if one.steps}
-
-    def trained(self) -> list[Parameter]:
-        """The parameters that an optimizer holds which stepped after a backward pass."""
-        return [
-            one for one in self.parameters if one.steps and one.passes and one.holders & self.stepping.keys()
-        ]
-
-    def by_optimizer(self, some: Iterable[Parameter]) -> Iterator[tuple[Optimizer, list[Parameter]]]:
-        """Parameters with the optimizer that holds them."""
-        groups: dict[int, list[Parameter]] = {}
-        for one in some:
-            key = next((key for key in self.stepping if key in one.holders), None)
-            if key is not None:
-                groups.setdefault(key, []).append(one)
-        for key, held in groups.items():
-            yield self.stepping[key], held
-
-    def flow(self, call: Backward | None, some: Sequence[Parameter]) -> Flow | None:
-        """The report on a backward pass and some parameters; None if it is not known any more."""
-        if call is None:
-            return None
-        for one in self.parameters:
-            if one.reached_by is call or one.call is call:
-                recorder = one.reached_in if one.reached_by is call else one.call_in
-                return flow_of(recorder, call, tensors_of(some))
-        return None
-
-    def pass_of(self, one: Parameter) -> Backward | None:
-        """The backward pass that should have reached it: one that reached others of its optimizer."""
-        for other in self.parameters:
-            if other.holders & one.holders and other.reached_by is not None:
-                return other.reached_by
-        return one.call
-
-    def made(self, one: Parameter) -> list[Site]:
-        """The line that made a parameter, if that was recorded."""
-        tensor = one.tensor
-        for recorder in self._recorders:
-            held = None if tensor is None else recorder.memory.held(tensor)
-            if held is not None and held.root is not None and held.root.event.place is not None:
-                return sites("made", "made here", held.root.event.place)
-        return []
-
-    def has_moved_far(self, one: Parameter) -> bool:
-        """Whether a parameter has moved by more than rounding would hide in a loss."""
-        return is_far(one.start, one.samples[1])
-
-    def name_of_module(self, part: torch.nn.Module) -> str:
-        """The path of a module in the one that was called."""
-        for title, root in self.audit.roots().items():
-            for path, one in root.named_modules():
-                if one is part:
-                    return ".".join(filter(None, [title, path]))
-        return ""
-
-    def root_of(self, one: Parameter) -> str:
-        """The module that holds a parameter and is part of no other, by name."""
-        return next(
-            (
-                title
-                for title, root in self.audit.roots().items()
-                if any(tensor is one.tensor for tensor in root.parameters())
-            ),
-            one.name,
-        )
-
-    def cancels(self, one: Parameter) -> bool:
-        """Whether a gradient is zero as a sum only: that of a bias beside a weight whose gradient is not."""
-        owner = None if one.owner is None else one.owner()
-        if owner is None or getattr(owner, "bias", None) is not one.tensor:
-            return False
-        beside = [self.audit.parameters.get(id(tensor)) for tensor in owner.parameters()]
-        return any(other is not None and other.arrived > 0 and not other.dead for other in beside)
-
-    def has_changed(self, one: Parameter) -> bool:
-        """Whether a parameter's values are others than at the beginning."""
-        tensor = one.tensor
-        if tensor is None or one.first is None:
-            return one.moved > 0
-        return fingerprints([tensor])[0] != one.first
-
-
-def tensors_of(some: Iterable[Parameter]) -> dict[str, Tensor]:
-    """Parameters by name."""
-    return {one.name: tensor for one in some if (tensor := one.tensor) is not None}
-
-
 # ------------------------------------------------------------------------------ gradients that do not arrive
 
 
-def no_gradient(known: _Known) -> Iterator[Problem]:
+def no_gradient(facts: Facts) -> Iterator[Problem]:
     """Parameters that are stepped, and that no backward pass has reached."""
-    silent = [one for one in known.trained() if one.required and not one.arrived and not one.given]
-    silent = [one for one in silent if not (one.tensor is not None and one.tensor.grad is not None)]
-    for optimizer, held in known.by_optimizer(silent):
-        flow = known.flow(known.pass_of(held[0]), held)
+    silent = [p for p in facts.trained() if p.required and not p.arrived and not p.given]
+    silent = [p for p in silent if not (p.tensor is not None and p.tensor.grad is not None)]
+    for optimizer, held in facts.by_optimizer(silent):
+        flow = facts.flow(facts.pass_of(held[0]), held)
         if flow is None:
             continue
-        cut = [one for one in held if one.name in flow and not _is_unused(flow, one.name)]
+        cut = [p for p in held if p.name in flow and not _is_unused(flow, p.name)]
         groups: dict[tuple[Site, ...], list[Parameter]] = {}
-        for one in cut:
-            groups.setdefault(tuple(cutting(flow, [one.name])), []).append(one)
-        for places, behind in groups.items():
-            yield _no_gradient(behind, places)
-        unused = [one for one in held if one not in cut]
+        for p in cut:
+            groups.setdefault(tuple(cutting(flow, [p.name])), []).append(p)
+        for places, parameters in groups.items():
+            yield _no_gradient(parameters, places)
+        unused = [p for p in held if p not in cut]
         if unused:
-            yield _unused(known, optimizer, unused)
+            yield _unused(facts, optimizer, unused)
 
 
 def _is_unused(flow: Flow, name: str) -> bool:
@@ -180,11 +79,14 @@ def _is_unused(flow: Flow, name: str) -> bool:
 
 def _no_gradient(held: Sequence[Parameter], places: Sequence[Site]) -> Problem:
     call = held[0].call
-    found = [*places, *([] if places or call is None else sites("first", "differentiated here", call.place))]
+    all_places = [
+        *places,
+        *([] if places or call is None else sites("first", "differentiated here", call.place)),
+    ]
     return Problem(
         "no-gradient",
         f"{_some(held)} {_receive(held)} no gradient",
-        found,
+        all_places,
         _names(held),
         {"passes": held[0].passes, "arrived": 0},
         "take the cut out, or, if it is meant, leave these parameters out of the optimizer"
@@ -193,22 +95,22 @@ def _no_gradient(held: Sequence[Parameter], places: Sequence[Site]) -> Problem:
     )
 
 
-def _unused(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
-    found = []
+def _unused(facts: Facts, optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
+    places = []
     called = False
-    for one in held:
-        owner = None if one.owner is None else one.owner()
-        module = None if owner is None else known.audit.modules.get(id(owner))
+    for p in held:
+        owner = None if p.owner is None else p.owner()
+        module = None if owner is None else facts.audit.modules.get(id(owner))
         if module is not None:
             called = True
-            found += sites("called", "called here, and the result plays no part in the loss", module.place)
-    found = list(dict.fromkeys(found))[:4]
-    found += sites("made", f"{optimizer.title} is made here", optimizer.made)
+            places += sites("called", "called here, and the result plays no part in the loss", module.place)
+    places = list(dict.fromkeys(places))[:4]
+    places += sites("made", f"{optimizer.title} is made here", optimizer.made_at)
     why = "was called, but its result is dropped" if called else "no module that was called holds them"
     return Problem(
         "held-unused",
         f"{optimizer.title} holds {_some(held)}, and no loss uses {_it(held)}: {why}",
-        found,
+        places,
         _names(held),
         {"passes": held[0].passes, "arrived": 0},
         "use the result in the loss, or leave them out of the optimizer; where a layer was replaced, make "
@@ -216,44 +118,44 @@ def _unused(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> P
     )
 
 
-def zero_gradient(known: _Known) -> Iterator[Problem]:
+def zero_gradient(facts: Facts) -> Iterator[Problem]:
     """Parameters whose gradient is exactly zero, from the beginning or since a step."""
-    held = [one for one in known.trained() if one.dead >= MANY and not known.cancels(one)]
-    alive = {key for one in known.trained() if not one.dead for key in one.holders}
-    held = [one for one in held if one.zeros == one.arrived or one.holders & alive]
-    for _, dead in known.by_optimizer(held):
-        flow = known.flow(dead[0].reached_by, dead)
-        found: list[Site] = []
+    held = [p for p in facts.trained() if p.dead >= MANY and not facts.cancels(p)]
+    alive = {key for p in facts.trained() if not p.dead for key in p.holders}
+    held = [p for p in held if p.zeros == p.arrived or p.holders & alive]
+    for _, dead in facts.by_optimizer(held):
+        flow = facts.flow(dead[0].reached_by, dead)
+        places: list[Site] = []
         for trouble in () if flow is None else flow.troubles:
             if trouble.kind == ZERO:
-                found += [
-                    Site("cut", f"{cause}: zero from here", at.own)
+                places += [
+                    Site("cut", f"{cause}: zero from here", location.own)
                     for cause in trouble.causes
-                    if (at := cause.location) is not None
+                    if (location := cause.location) is not None
                 ]
         call = dead[0].reached_by
-        found = list(dict.fromkeys(found)) or ([] if flow is None else cutting(flow, _names(dead)))
-        found = found or ([] if call is None else sites("first", "differentiated here", call.place))
+        places = list(dict.fromkeys(places)) or ([] if flow is None else cutting(flow, _names(dead)))
+        places = places or ([] if call is None else sites("first", "differentiated here", call.place))
         yield Problem(
             "zero-gradient",
             f"the gradient of {_some(dead)} is exactly zero, {_since(dead[0])}",
-            found,
+            places,
             _names(dead),
             {"passes": dead[0].arrived, "zero": dead[0].zeros},
-            FLAT if any("zero everywhere" in site.told for site in found) else DEAD,
+            FLAT if any("zero everywhere" in site.told for site in places) else DEAD,
             dead[0].dead_from,
         )
 
 
-def _since(one: Parameter) -> str:
-    return f"in all of {one.arrived} passes" if one.zeros == one.arrived else f"since step {one.dead_from}"
+def _since(p: Parameter) -> str:
+    return f"in all of {p.arrived} passes" if p.zeros == p.arrived else f"since step {p.dead_from}"
 
 
-def constant_loss(known: _Known) -> Iterator[Problem]:
+def constant_loss(facts: Facts) -> Iterator[Problem]:
     """A loss that is the same number at each recorded step, though weights move."""
-    if not any(known.has_moved_far(one) for one in known.trained()):
+    if not any(facts.has_moved_far(p) for p in facts.trained()):
         return
-    for place, (number, count) in known.audit.losses.numbers.items():
+    for place, (number, count) in facts.audit.losses.numbers.items():
         if count >= MANY and math.isfinite(number) and number != 0:
             yield Problem(
                 "constant-loss",
@@ -276,34 +178,30 @@ DEAD = (
 FLAT = "pass the gradient on by a straight-through estimator: x + (torch.round(x) - x).detach()"
 
 
-def not_held(known: _Known) -> Iterator[Problem]:
+def not_held(facts: Facts) -> Iterator[Problem]:
     """Parameters that receive gradients and that no optimizer holds, although there is one."""
-    if not known.stepping:
+    if not facts.stepping:
         return
     loose = [
-        one
-        for one in known.parameters
-        if one.is_parameter
-        and one.required
-        and not one.holders
-        and one.arrived >= SEVERAL
-        and one.zeros < one.arrived
+        p
+        for p in facts.parameters
+        if p.is_parameter and p.required and not p.holders and p.arrived >= SEVERAL and p.zeros < p.arrived
     ]
-    by_hand = {known.root_of(one) for one in loose if known.has_changed(one)}  # Such as copies of others.
-    loose = [one for one in loose if known.root_of(one) not in by_hand and not known.has_changed(one)]
+    by_hand = {facts.root_of(p) for p in loose if facts.has_changed(p)}  # Such as copies of others.
+    loose = [p for p in loose if facts.root_of(p) not in by_hand and not facts.has_changed(p)]
     if not loose:
         return
     hidden = [
         (name, kind)
-        for title, root in known.audit.roots().items()
+        for title, root in facts.audit.roots().items()
         for name, kind in hidden_parts(title or type(root).__name__, root)
     ]
-    found: list[Site] = []
-    for one in loose:
-        found += known.made(one)
-    found = list({(site.location.file, site.location.line): site for site in found}.values())[:3]
-    for optimizer in known.stepping.values():
-        found += sites("made", f"{optimizer.title} is made here, without {_it(loose)}", optimizer.made)
+    places: list[Site] = []
+    for p in loose:
+        places += facts.made_at(p)
+    places = list({(site.location.file, site.location.line): site for site in places}.values())[:3]
+    for optimizer in facts.stepping.values():
+        places += sites("made", f"{optimizer.title} is made here, without {_it(loose)}", optimizer.made_at)
     cure = "make the optimizer after the model is complete, of all of model.parameters(); what is not to be "
     cure += "trained gets requires_grad_(False)"
     if hidden:
@@ -312,26 +210,26 @@ def not_held(known: _Known) -> Iterator[Problem]:
     yield Problem(
         "not-held",
         f"{_some(loose)} {_receive(loose)} gradients, but no optimizer holds {_it(loose)}",
-        list(dict.fromkeys(found))[:5],
+        list(dict.fromkeys(places))[:5],
         _names(loose),
         {"passes": loose[0].passes, "arrived": loose[0].arrived},
         cure,
     )
 
 
-def held_twice(known: _Known) -> Iterator[Problem]:
+def held_twice(facts: Facts) -> Iterator[Problem]:
     """Parameters that two optimizers step by the same gradient."""
-    twice = [one for one in known.parameters if one.used_twice >= SEVERAL]
+    twice = [p for p in facts.parameters if p.used_twice >= SEVERAL]
     if twice:
-        optimizers = [known.stepping[key] for key in known.stepping if key in twice[0].holders]
-        found = [x for one in optimizers for x in sites("made", f"{one.title} is made here", one.made)]
-        found += [x for one in optimizers for x in sites("step", f"{one.title} steps here", one.stepped)]
+        optimizers = [facts.stepping[key] for key in facts.stepping if key in twice[0].holders]
+        places = [x for o in optimizers for x in sites("made", f"{o.title} is made here", o.made_at)]
+        places += [x for o in optimizers for x in sites("step", f"{o.title} steps here", o.stepped)]
         yield Problem(
             "held-twice",
             f"{_some(twice)} {'is' if len(twice) == 1 else 'are'} stepped by {len(optimizers)} optimizers",
-            found,
+            places,
             _names(twice),
-            {"optimizers": [one.title for one in optimizers]},
+            {"optimizers": [o.title for o in optimizers]},
             "give each parameter to one optimizer",
         )
 
@@ -339,77 +237,77 @@ def held_twice(known: _Known) -> Iterator[Problem]:
 # ------------------------------------------------------------------------------ what does not move
 
 
-def does_not_move(known: _Known) -> Iterator[Problem]:
+def does_not_move(facts: Facts) -> Iterator[Problem]:
     """Parameters that receive a gradient and are stepped, but keep their values: why."""
-    still = [one for one in known.trained() if one.arrived > one.zeros and one.steps >= SEVERAL]
-    still = [one for one in still if not one.moved or one.put_back or one.loses_gradients]
-    for optimizer, held in known.by_optimizer(still):
+    still = [p for p in facts.trained() if p.arrived > p.zeros and p.steps >= SEVERAL]
+    still = [p for p in still if not p.moved or p.put_back or p.loses_gradients]
+    for optimizer, held in facts.by_optimizer(still):
         yield from _does_not_move(
-            known,
+            facts,
             optimizer,
-            [one for one in held if one.put_back or one.loses_gradients or not known.has_changed(one)],
+            [p for p in held if p.put_back or p.loses_gradients or not facts.has_changed(p)],
         )
 
 
-def _does_not_move(known: _Known, optimizer: Optimizer, held: Sequence[Parameter]) -> Iterator[Problem]:
-    largest = max([one.stepped_by for one in known.trained() if optimizer.holds(one)], default=0.0)
+def _does_not_move(facts: Facts, optimizer: Optimizer, held: Sequence[Parameter]) -> Iterator[Problem]:
+    largest = max([p.stepped_by for p in facts.trained() if optimizer.holds(p)], default=0.0)
 
-    def noise(one: Parameter) -> float:
+    def noise(p: Parameter) -> float:
         """What rounding leaves where a gradient cancels, as that of a bias before a normalisation."""
-        return largest * torch.finfo(one.dtype).eps ** NOISE
+        return largest * torch.finfo(p.dtype).eps ** NOISE
 
     forms: tuple[tuple[Callable[[Parameter], bool], Callable[..., Problem]], ...] = (
-        (lambda one: one.cleared == one.steps, _zeroed),
-        (lambda one: one.clipped == one.steps, _clipped),
-        (lambda one: one.put_back == one.followed > 0, _put_back),
-        (lambda one: optimizer.idle_steps == optimizer.steps, _no_rate),
-        (lambda one: one.still == one.steps and optimizer.rate > 0 and one.stepped_by > noise(one), _rounded),
+        (lambda p: p.cleared == p.steps, _zeroed),
+        (lambda p: p.clipped == p.steps, _clipped),
+        (lambda p: p.put_back == p.followed > 0, _put_back),
+        (lambda p: optimizer.idle_steps == optimizer.steps, _no_rate),
+        (lambda p: p.still == p.steps and optimizer.rate > 0 and p.stepped_by > noise(p), _rounded),
     )
-    left = list(held)
-    for is_so, told in forms:
-        some = [one for one in left if is_so(one)]
-        left = [one for one in left if one not in some]
-        if some:
-            yield told(optimizer, some)
+    remaining = list(held)
+    for applies, problem_for in forms:
+        matching = [p for p in remaining if applies(p)]
+        remaining = [p for p in remaining if p not in matching]
+        if matching:
+            yield problem_for(optimizer, matching)
 
 
 def _zeroed(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
-    one = held[0]
-    found = [] if one.reached_by is None else sites("first", "gradients arrive here", one.reached_by.place)
-    found += sites("cleared", "they are cleared here", one.cleared_at)
-    found += sites("step", f"{optimizer.title} steps here, with nothing", optimizer.stepped)
+    p = held[0]
+    places = [] if p.reached_by is None else sites("first", "gradients arrive here", p.reached_by.place)
+    places += sites("cleared", "they are cleared here", p.cleared_at)
+    places += sites("step", f"{optimizer.title} steps here, with nothing", optimizer.stepped)
     return Problem(
         "zeroed-before-step",
         f"the gradients of {_some(held)} are cleared between backward and step: nothing is trained",
-        found,
+        places,
         _names(held),
-        {"steps": one.steps, "cleared": one.cleared, "moved": one.moved},
+        {"steps": p.steps, "cleared": p.cleared, "moved": p.moved},
         "clear before backward, or after the step: zero_grad(), backward(), step()",
     )
 
 
 def _clipped(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
-    one = held[0]
-    found = [] if one.reached_by is None else sites("first", "gradients arrive here", one.reached_by.place)
-    found += sites("written", "they become zero here", one.cleared_at)
-    found += sites("step", f"{optimizer.title} steps here, with nothing", optimizer.stepped)
+    p = held[0]
+    places = [] if p.reached_by is None else sites("first", "gradients arrive here", p.reached_by.place)
+    places += sites("written", "they become zero here", p.cleared_at)
+    places += sites("step", f"{optimizer.title} steps here, with nothing", optimizer.stepped)
     return Problem(
         "clipped-away",
         f"the gradients of {_some(held)} are multiplied to zero between backward and step",
-        found,
+        places,
         _names(held),
-        {"steps": one.steps, "norm that arrived": one.norm, "norm at the step": 0.0},
+        {"steps": p.steps, "norm that arrived": p.norm, "norm at the step": 0.0},
         "clip to a positive norm, such as clip_grad_norm_(model.parameters(), max_norm=1.0)",
     )
 
 
 def _put_back(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
-    found = sites("step", f"{optimizer.title} steps here", optimizer.stepped)
-    found += sites("written", "other values are written over the new ones here", held[0].written_at)
+    places = sites("step", f"{optimizer.title} steps here", optimizer.stepped)
+    places += sites("written", "other values are written over the new ones here", held[0].written_at)
     return Problem(
         "overwritten",
         f"{_some(held)} {'is' if len(held) == 1 else 'are'} moved by each step and overwritten after it",
-        found,
+        places,
         _names(held),
         {"steps": held[0].steps, "put back": held[0].put_back},
         "load or copy weights once, before the loop; after an evaluation with averaged weights, swap back",
@@ -417,12 +315,12 @@ def _put_back(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
 
 
 def _no_rate(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
-    found = sites("made", f"{optimizer.title} is made here", optimizer.made)
-    found += sites("step", "and steps here, with a learning rate of 0", optimizer.stepped)
+    places = sites("made", f"{optimizer.title} is made here", optimizer.made_at)
+    places += sites("step", "and steps here, with a learning rate of 0", optimizer.stepped)
     return Problem(
         "no-learning-rate",
         f"the learning rate of {optimizer.title} is 0 in all of {optimizer.steps} recorded steps",
-        found,
+        places,
         _names(held),
         {"lr": 0.0, "steps": optimizer.steps, "moved": 0},
         f"set it, or look at what the scheduler makes of it: {optimizer.rate_at}",
@@ -430,38 +328,36 @@ def _no_rate(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
 
 
 def _rounded(optimizer: Optimizer, held: Sequence[Parameter]) -> Problem:
-    one = held[0]
-    dtype = str(one.dtype).removeprefix("torch.")
-    found = sites("step", f"{optimizer.title} steps here, and changes no element", optimizer.stepped)
+    p = held[0]
+    dtype = str(p.dtype).removeprefix("torch.")
+    places = sites("step", f"{optimizer.title} steps here, and changes no element", optimizer.stepped)
     return Problem(
         "lost-in-rounding",
         f"the updates of {_some(held)} are lost in rounding: added to {dtype} weights they change no element",
-        found,
+        places,
         _names(held),
-        {"dtype": dtype, "lr": optimizer.rate, "gradient norm": one.norm, "steps": one.steps},
+        {"dtype": dtype, "lr": optimizer.rate, "gradient norm": p.norm, "steps": p.steps},
         "keep the weights in float32 and compute in bfloat16 under torch.autocast, or raise lr",
     )
 
 
-def never_stepped(known: _Known) -> Iterator[Problem]:
+def never_stepped(facts: Facts) -> Iterator[Problem]:
     """Optimizers that never step, though gradients arrive at what they hold and are thrown away."""
-    for key, optimizer in known.audit.optimizers.items():
+    for key, optimizer in facts.audit.optimizers.items():
         if optimizer.steps or optimizer.all_steps:
             continue
-        held = [
-            one for one in known.parameters if key in one.holders and not one.holders & known.stepping.keys()
-        ]
-        held = [one for one in held if one.arrived >= SEVERAL and one.dropped and not known.has_changed(one)]
+        held = [p for p in facts.parameters if key in p.holders and not p.holders & facts.stepping.keys()]
+        held = [p for p in held if p.arrived >= SEVERAL and p.dropped and not facts.has_changed(p)]
         if not held:
             continue
-        found = sites("made", f"{optimizer.title} is made here", optimizer.made)
+        places = sites("made", f"{optimizer.title} is made here", optimizer.made_at)
         call = held[0].reached_by
-        found += [] if call is None else sites("first", "gradients arrive here", call.place)
-        broken = any(one.last_norm_is_broken for one in held)
+        places += [] if call is None else sites("first", "gradients arrive here", call.place)
+        broken = any(p.last_norm_is_broken for p in held)
         yield Problem(
             "never-stepped",
             f"{optimizer.title} never steps: gradients arrive at {_some(held)} and are thrown away",
-            found,
+            places,
             _names(held),
             {"passes": held[0].passes, "steps": 0},
             "a GradScaler skips steps whose gradients are infinite or NaN: look for what makes them so"
@@ -473,88 +369,88 @@ def never_stepped(known: _Known) -> Iterator[Problem]:
 # ------------------------------------------------------------------------------- what moves wrongly
 
 
-def never_cleared(known: _Known) -> Iterator[Problem]:
+def never_cleared(facts: Facts) -> Iterator[Problem]:
     """Gradients that are added to those of all steps before."""
-    held = [one for one in known.trained() if one.used >= SEVERAL and one.kept == one.used and one.norm > 0]
-    for optimizer, few in known.by_optimizer(held):
+    held = [p for p in facts.trained() if p.used >= SEVERAL and p.kept == p.used and p.norm > 0]
+    for optimizer, few in facts.by_optimizer(held):
         call = few[0].reached_by
-        found = sites("step", f"{optimizer.title} steps here", optimizer.stepped)
-        found += (
+        places = sites("step", f"{optimizer.title} steps here", optimizer.stepped)
+        places += (
             [] if call is None else sites("first", "and here the next gradient is added to it", call.place)
         )
         yield Problem(
             "never-cleared",
             f"the gradients of {_some(few)} are never cleared: each step uses the sum of all before",
-            found,
+            places,
             _names(few),
             {"steps": few[0].steps, "kept": few[0].kept},
             "optimizer.zero_grad() before each backward(); for accumulation, after each step",
         )
 
 
-def moves_frozen(known: _Known) -> Iterator[Problem]:
+def moves_frozen(facts: Facts) -> Iterator[Problem]:
     """Parameters that require no gradient and that an optimizer changes all the same."""
-    held = [one for one in known.parameters if one.frozen_moves]
-    for optimizer, few in known.by_optimizer(held):
-        found = sites("made", f"{optimizer.title} is made here, with {_it(few)}", optimizer.made)
-        found += sites("step", f"{optimizer.title} steps here, and changes {_it(few)}", optimizer.stepped)
+    held = [p for p in facts.parameters if p.frozen_moves]
+    for optimizer, few in facts.by_optimizer(held):
+        places = sites("made", f"{optimizer.title} is made here, with {_it(few)}", optimizer.made_at)
+        places += sites("step", f"{optimizer.title} steps here, and changes {_it(few)}", optimizer.stepped)
         yield Problem(
             "moves-frozen",
             f"{_some(few)} {'is' if len(few) == 1 else 'are'} frozen (requires_grad is False), but "
             f"{optimizer.title} moves {_it(few)}: an old gradient, momentum or weight decay",
-            found,
+            places,
             _names(few),
             {"steps": few[0].steps, "moved": few[0].frozen_moves},
             "leave them out of the optimizer, or set their grad to None when freezing: p.grad = None",
         )
 
 
-def frozen_statistics(known: _Known) -> Iterator[Problem]:
+def frozen_statistics(facts: Facts) -> Iterator[Problem]:
     """Running statistics that move in a part whose parameters are frozen."""
-    if not any(one.moved for one in known.parameters):
+    if not any(p.moved for p in facts.parameters):
         return
-    found: list[Site] = []
+    places: list[Site] = []
     names = []
-    for module in known.audit.modules.values():
+    for module in facts.audit.modules.values():
         part = module.ref()
         own = [] if part is None else list(part.parameters(recurse=False))
         moves = module.moving and not module.follows  # A teacher's own weights follow the student's.
         if part is not None and moves and own and not any(p.requires_grad for p in own):
-            names.append(known.name_of_module(part) or type(part).__name__)
-            found += sites("called", "called here, in training mode", module.place)
+            names.append(facts.name_of_module(part) or type(part).__name__)
+            places += sites("called", "called here, in training mode", module.place)
     if names:
         yield Problem(
             "frozen-statistics",
             f"{some(names, 3)}: the parameters are frozen, but the running statistics move",
-            list(dict.fromkeys(found))[:3],
+            list(dict.fromkeys(places))[:3],
             names,
             {},
             "call eval() on the frozen part after each model.train()",
         )
 
 
-def shared_storage(known: _Known) -> Iterator[Problem]:
+def shared_storage(facts: Facts) -> Iterator[Problem]:
     """A module beside another of its class that holds the very parameters which are trained."""
     tops = [
-        (name, root, known.audit.modules[id(root)])
-        for name, root in known.audit.roots().items()
+        (name, root, facts.audit.modules[id(root)])
+        for name, root in facts.audit.roots().items()
         if next(root.parameters(), None) is not None
     ]
-    trained = {id(one.tensor) for one in known.trained() if one.moved}
-    for name, target, facts in tops:
-        for other, source, others in tops:
+    trained = {id(p.tensor) for p in facts.trained() if p.moved}
+    for name, target, target_facts in tops:
+        for other, source, source_facts in tops:
             own, theirs = list(target.parameters()), {id(p) for p in source.parameters()}
             if (
                 type(source) is not type(target)
                 or source is target
-                or facts.with_gradients > others.with_gradients
+                or target_facts.with_gradients > source_facts.with_gradients
             ):
                 continue
             if all(id(p) in theirs and id(p) in trained for p in own):
                 yield Problem(
                     "shared-storage",
                     f"{name} holds the very parameters of {other}: each step of the optimizer moves both",
-                    sites("called", f"{name} is called here", facts.place),
+                    sites("called", f"{name} is called here", target_facts.place),
                     [name, other],
                     {"parameters": len(own)},
                     f"copy.deepcopy({other}) makes its own; copy.copy and assignment do not",
@@ -566,7 +462,7 @@ def shared_storage(known: _Known) -> Iterator[Problem]:
 
 
 def _names(held: Sequence[Parameter]) -> list[str]:
-    return [one.name for one in held]
+    return [p.name for p in held]
 
 
 def _some(held: Sequence[Parameter]) -> str:
@@ -581,7 +477,7 @@ def _receive(held: Sequence[Parameter]) -> str:
     return "receives" if len(held) == 1 else "receive"
 
 
-VERDICTS: tuple[Callable[[_Known], Iterator[Problem]], ...] = (
+VERDICTS: tuple[Callable[[Facts], Iterator[Problem]], ...] = (
     no_gradient,
     not_held,
     does_not_move,

@@ -63,10 +63,10 @@ class Call:
     def common(self, *positions: int) -> DType:
         """The element type to which PyTorch promotes the arguments at these positions."""
         values = [value_of(self.node.args[i]) for i in positions]
-        found = values[0]
+        first = values[0]
         if len(values) == 1:
             return dtype_from(
-                found.dtype if isinstance(found, torch.Tensor) else torch.result_type(found, found)
+                first.dtype if isinstance(first, torch.Tensor) else torch.result_type(first, first)
             )
         return dtype_from(torch.result_type(values[0], values[1]))
 
@@ -109,12 +109,12 @@ def array_of(x: torch.Tensor, name: str) -> NumpyArray:
     except Refused as error:
         raise sg.GraphError(f"{name}: {error}") from None
     if dtype is sg.bfloat16:
-        found: NumpyArray = x.view(torch.int16).numpy(force=True).view(dtype.numpy)
-        return found
+        array: NumpyArray = x.view(torch.int16).numpy(force=True).view(dtype.numpy)
+        return array
     return np.array(x.numpy(force=True))
 
 
-def given(dtype: torch.dtype | None, otherwise: DType) -> DType:
+def dtype_or(dtype: torch.dtype | None, otherwise: DType) -> DType:
     """The element type that an argument gives, or *otherwise* if it is None."""
     return otherwise if dtype is None else dtype_from(dtype)
 

@@ -17,8 +17,8 @@ class Translator(Protocol):
     def run(self, module: torch.fx.GraphModule, operands: Sequence[Value]) -> Any: ...
 
 
-def _results(made: Sequence[sg.Output]) -> list[Any]:
-    return list(made) if isinstance(made, (tuple, list)) else [made]
+def _results(outputs: Sequence[sg.Output]) -> list[Any]:
+    return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
 
 
 def _branched(
@@ -30,7 +30,9 @@ def _branched(
 ) -> Any:
     """The branches close over the operands, some of which may be sizes."""
     pred = brought(pred, sg.bool_)
-    first, second = ((lambda one=one: _results(translator.run(one, operands))) for one in (true, false))
+    first, second = (
+        (lambda branch=branch: _results(translator.run(branch, operands))) for branch in (true, false)
+    )
     return tuple(sg.cond(pred, first, second))
 
 
@@ -60,8 +62,8 @@ def _scanned(
     count = len(init)
 
     def step(carry: Sequence[sg.Output], x: Sequence[sg.Output]) -> Any:
-        made = _results(translator.run(combine, [*carry, *x, *more]))
-        return list(made[:count]), list(made[count:])
+        outputs = _results(translator.run(combine, [*carry, *x, *more]))
+        return list(outputs[:count]), list(outputs[count:])
 
     carry, ys = sg.scan(step, list(init), list(xs))
     return (*carry, *ys)

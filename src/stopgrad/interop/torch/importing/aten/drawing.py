@@ -64,8 +64,8 @@ def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> A
     if p >= 1:
         return sg.multiply(x, brought(0, x.dtype)), sg.full(list(x.shape), False, sg.bool_)
     mask = sg.random_bernoulli(list(x.shape), call.key(), 1.0 - p)
-    kept = sg.multiply(x, sg.cast(mask, x.dtype))
-    return sg.multiply(kept, brought(1.0 / (1.0 - p), x.dtype)), mask
+    masked = sg.multiply(x, sg.cast(mask, x.dtype))
+    return sg.multiply(masked, brought(1.0 / (1.0 - p), x.dtype)), mask
 
 
 def _coins(call: Call, x: sg.Output, p: float | None = None, **_: object) -> Any:

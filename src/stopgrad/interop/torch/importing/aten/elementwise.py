@@ -11,7 +11,7 @@ import torch
 import stopgrad as sg
 from stopgrad.base.types import DType
 from stopgrad.interop.shared.conversions import Refused, Value, brought
-from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, given, table
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, dtype_or, table
 
 
 def unary(function: Callable[..., Any]) -> Translation:
@@ -19,7 +19,7 @@ def unary(function: Callable[..., Any]) -> Translation:
     return lambda call, x: function(brought(x, call.dtype))
 
 
-def asked(function: Callable[..., Any]) -> Translation:
+def unconverted(function: Callable[..., Any]) -> Translation:
     """A function of one tensor that needs no conversion, such as a test with a boolean result."""
     return lambda call, x: function(x)
 
@@ -174,8 +174,8 @@ def _log_or_zero(call: Call, x: sg.Output, y: sg.Output) -> Any:
     x, y = _both(call.dtype, x, y)
     zero = brought(0, x.dtype)
     no_log = sg.logical_or(sg.less_equal(y, zero), sg.equal(y, brought(math.inf, y.dtype)))
-    there = sg.logical_and(sg.equal(x, zero), no_log)
-    return sg.multiply(x, sg.log(sg.where(there, brought(1, y.dtype), y)))
+    undefined = sg.logical_and(sg.equal(x, zero), no_log)
+    return sg.multiply(x, sg.log(sg.where(undefined, brought(1, y.dtype), y)))
 
 
 # ------------------------------------------------------------------------------------------- activations
@@ -186,8 +186,8 @@ def _angle_of(call: Call, y: sg.Output, x: sg.Output) -> Any:
     y, x = _both(call.dtype, y, x)
     zero = brought(0, y.dtype)
     origin = sg.logical_and(sg.equal(x, zero), sg.equal(y, zero))
-    there = sg.atan2(sg.stop_gradient(y), sg.stop_gradient(x))
-    return sg.where(origin, there, sg.atan2(y, sg.where(origin, brought(1, x.dtype), x)))
+    value = sg.atan2(sg.stop_gradient(y), sg.stop_gradient(x))
+    return sg.where(origin, value, sg.atan2(y, sg.where(origin, brought(1, x.dtype), x)))
 
 
 def _leaky_relu(call: Call, x: sg.Output, slope: float = 0.01) -> Any:
@@ -240,11 +240,11 @@ def _logit(call: Call, x: sg.Output, eps: float | None = None) -> Any:
 
 
 def _converted(call: Call, x: sg.Output, dtype: torch.dtype | None = None, **_: object) -> Any:
-    wanted = given(dtype, x.dtype)
-    return sg.identity(x) if wanted is x.dtype else sg.cast(x, wanted)
+    target = dtype_or(dtype, x.dtype)
+    return sg.identity(x) if target is x.dtype else sg.cast(x, target)
 
 
-def _kept(call: Call, x: sg.Output, *_: object, **__: object) -> Any:
+def _unchanged(call: Call, x: sg.Output, *_: object, **__: object) -> Any:
     return x
 
 
@@ -252,7 +252,7 @@ def _copied(call: Call, x: sg.Output, source: sg.Output, *_: object, **__: objec
     return sg.broadcast_to(brought(source, x.dtype), x.shape)
 
 
-def _left(call: Call, x: sg.Output) -> Any:
+def _item(call: Call, x: sg.Output) -> Any:
     """``item()``: the one number of a tensor, as Python's; no gradient passes."""
     return sg.stop_gradient(sg.reshape(x, ()), name="item")
 
@@ -331,13 +331,13 @@ ELEMENTWISE: Table = dict(
             "floor": whole(sg.floor),
             "trunc": whole(sg.trunc),
             "round round.decimals": _rounded,
-            "isinf": asked(sg.isinf),
-            "isnan": asked(sg.isnan),
+            "isinf": unconverted(sg.isinf),
+            "isnan": unconverted(sg.isnan),
             "signbit": _signed,
             "logical_not": lambda call, x: sg.logical_not(brought(x, sg.bool_)),
             "bitwise_not": _complemented,
-            "real": asked(sg.real),
-            "imag": asked(sg.imag),
+            "real": unconverted(sg.real),
+            "imag": unconverted(sg.imag),
             "add.Tensor add.Scalar": _add,
             "sub.Tensor sub.Scalar": _subtract,
             "mul.Tensor mul.Scalar": _multiply,
@@ -385,13 +385,13 @@ ELEMENTWISE: Table = dict(
             "softplus": _softplus,
             "logit": _logit,
             "_to_copy to.dtype to.dtype_layout": _converted,
-            "lift_fresh lift_fresh_copy contiguous": _kept,
+            "lift_fresh lift_fresh_copy contiguous": _unchanged,
             "scalar_tensor": _number,
             "copy": _copied,
-            "_local_scalar_dense item": _left,
+            "_local_scalar_dense item": _item,
             "view_as_complex view_as_complex_copy": _complex_from,
             "view_as_real view_as_real_copy": _real_from,
-            "resolve_conj resolve_neg": _kept,
+            "resolve_conj resolve_neg": _unchanged,
             "complex": lambda call, x, y: sg.complex(x, y),
             "polar": lambda call, r, t: sg.complex(r * sg.cos(t), r * sg.sin(t)),
             "detach detach_copy": lambda call, x: sg.stop_gradient(x, name="detach"),

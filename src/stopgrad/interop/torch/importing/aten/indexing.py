@@ -139,11 +139,11 @@ def _neutral(reduce: str, updates: sg.Output) -> Any:
 
 def _index_of(x: sg.Output, indices: Sequence[sg.Output | None]) -> tuple[Any, ...]:
     """PyTorch's list of indices as a tuple for brackets: None stands for a whole axis."""
-    return tuple(slice(None) if one is None else one for one in indices)
+    return tuple(slice(None) if index is None else index for index in indices)
 
 
 def _indexed(call: Call, x: sg.Output, indices: Sequence[sg.Output | None]) -> Any:
-    if any(one is not None and one.dtype.is_bool for one in indices):
+    if any(index is not None and index.dtype.is_bool for index in indices):
         raise Refused(
             "how many elements a mask chooses is known only when the program runs; keep the shape instead, "
             "with torch.where(mask, x, 0), or multiply by the mask"
@@ -154,7 +154,7 @@ def _indexed(call: Call, x: sg.Output, indices: Sequence[sg.Output | None]) -> A
 def _put(
     call: Call, x: sg.Output, indices: Sequence[sg.Output | None], values: sg.Output, accumulate: bool = False
 ) -> Any:
-    masks = [one for one in indices if one is not None and one.dtype.is_bool]
+    masks = [index for index in indices if index is not None and index.dtype.is_bool]
     values = brought(values, x.dtype)
     if masks and not _is_scalar(values):
         raise Refused(
@@ -183,8 +183,8 @@ def _mask_scattered(call: Call, x: sg.Output, mask: sg.Output, source: sg.Output
     mask = sg.broadcast_to(mask, x.shape)
     number = sg.cumsum(sg.cast(reshape(mask, [-1]), sg.int64), 0)
     place = sg.maximum(sg.subtract(number, brought(1, sg.int64)), brought(0, sg.int64))
-    found = reshape(sg.take(reshape(source, [-1]), place, 0), list(x.shape))
-    return sg.where(mask, found, x)
+    values = reshape(sg.take(reshape(source, [-1]), place, 0), list(x.shape))
+    return sg.where(mask, values, x)
 
 
 def _nonzero(call: Call, x: sg.Output) -> Any:
@@ -266,8 +266,8 @@ def _embedded(
     if scale_grad_by_freq:
         counts = sg.at(sg.zeros([weight.shape[0]], weight.dtype))[indices].add(brought(1, weight.dtype))
         share = sg.expand_dims(sg.reciprocal(sg.take(counts, indices, 0)), -1)
-        kept = sg.stop_gradient(rows)
-        rows = sg.add(kept, sg.multiply(sg.subtract(rows, kept), share))
+        stopped = sg.stop_gradient(rows)
+        rows = sg.add(stopped, sg.multiply(sg.subtract(rows, stopped), share))
     return rows
 
 

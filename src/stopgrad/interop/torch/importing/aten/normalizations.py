@@ -7,13 +7,14 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.shared.conversions import brought, product
+from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.shared.normalizations import (
     affine,
     batch_normalized,
     layer_normalized,
     moved,
     statistics,
+    unbiased,
     wide,
     with_running,
 )
@@ -30,10 +31,9 @@ def _layer(
     eps: float,
 ) -> Any:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
-    mean = rstd = None
-    if call.uses(1) or call.uses(2):
-        mean, rstd = (brought(s, x.dtype) for s in statistics(wide(x), axes, eps, True))
-    return layer_normalized(x, axes, weight, bias, eps), mean, rstd
+    asked = call.uses(1) or call.uses(2)
+    y, *found = layer_normalized(x, axes, weight, bias, eps, asked)
+    return y, *(brought(s, x.dtype) if asked else None for s in found)
 
 
 def _group(
@@ -76,39 +76,19 @@ def _batch(
     saved = [mean, rstd] if call.uses(1) or call.uses(2) else [None, None]
     after = [None, None]
     if running_mean is not None and (call.uses(3) or call.uses(4)):
-        count = product([size for axis, size in enumerate(x.shape) if axis != 1])
-        number = brought(count, mean.dtype, x)
-        whole = sg.realdiv(number, sg.subtract(number, brought(1, mean.dtype)))
         after = [
             moved(old, sg.stop_gradient(new), 1.0 - momentum)
-            for old, new in zip((running_mean, running_var), (mean, sg.multiply(var, whole)), strict=True)
+            for old, new in zip((running_mean, running_var), (mean, unbiased(var, x)), strict=True)
         ]
     return y, *saved, *after
 
 
-def _batch_alone(
-    call: Call,
-    x: sg.Output,
-    weight: sg.Output | None,
-    bias: sg.Output | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
-    return _batch(call, x, weight, bias, None, None, training, momentum, eps)[:3]
+def _batch_alone(call: Call, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
+    return _batch(call, x, weight, bias, None, None, *settings)[:3]
 
 
-def _batch_resting(
-    call: Call,
-    x: sg.Output,
-    weight: sg.Output | None,
-    bias: sg.Output | None,
-    mean: sg.Output,
-    var: sg.Output,
-    momentum: float,
-    eps: float,
-) -> Any:
-    return _batch(call, x, weight, bias, mean, var, False, momentum, eps)[:3]
+def _batch_resting(call: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, *settings: Any) -> Any:
+    return _batch(call, x, weight, bias, mean, var, False, *settings)[:3]
 
 
 def _batch_three(call: Call, *arguments: Any) -> Any:

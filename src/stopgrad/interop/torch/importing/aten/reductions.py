@@ -129,8 +129,10 @@ def _distance(huber: bool) -> Translation:
         else:
             straight = sg.subtract(apart, near)
             square = sg.realdiv(square, brought(limit or 1.0, apart.dtype))
-        each = sg.add(square, straight)
-        return each if not reduction else sg.reduce_mean(each) if reduction == 1 else sg.reduce_sum(each)
+        losses = sg.add(square, straight)
+        return (
+            losses if not reduction else sg.reduce_mean(losses) if reduction == 1 else sg.reduce_sum(losses)
+        )
 
     return translated
 
@@ -218,8 +220,8 @@ def _nth_or_nan(x: sg.Output, axis: int, keepdim: bool = False) -> tuple[Any, An
     place = order[(slice(None),) * axis + (slice((count - 1) // 2, (count - 1) // 2 + 1),)]
     if x.dtype.is_floating:
         worst = sg.expand_dims(sg.argmax(sg.isnan(x), axis, sg.int32), axis)
-        some = sg.reduce_any(sg.isnan(x), axis=axis, keepdims=True)
-        place = sg.where(some, worst, place)
+        has_nan = sg.reduce_any(sg.isnan(x), axis=axis, keepdims=True)
+        place = sg.where(has_nan, worst, place)
     value, place = sg.take_along_axis(x, place, axis), sg.cast(place, sg.int64)
     return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
 

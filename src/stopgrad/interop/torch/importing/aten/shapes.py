@@ -30,11 +30,11 @@ def _transposed(call: Call, x: sg.Output) -> Any:
 
 
 def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> Any:
-    have = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
-    wanted = [
-        old if isinstance(new, int) and new == -1 else new for old, new in zip(have, sizes, strict=True)
+    present = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
+    shape = [
+        old if isinstance(new, int) and new == -1 else new for old, new in zip(present, sizes, strict=True)
     ]
-    return sg.broadcast_to(x, wanted)
+    return sg.broadcast_to(x, shape)
 
 
 def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None) -> Any:
@@ -65,9 +65,9 @@ def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> An
 def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
     # PyTorch allows empty vectors among tensors of any shape.
     ndim = max(x.ndim for x in tensors)
-    kept = [x for x in tensors if x.ndim == ndim]
-    kept = [brought(x, call.dtype) for x in kept]
-    return sg.concat(kept, axis_of(dim, ndim)) if len(kept) > 1 else kept[0]
+    same_rank = [x for x in tensors if x.ndim == ndim]
+    same_rank = [brought(x, call.dtype) for x in same_rank]
+    return sg.concat(same_rank, axis_of(dim, ndim)) if len(same_rank) > 1 else same_rank[0]
 
 
 def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) -> Any:
@@ -139,8 +139,8 @@ def _unfolded(call: Call, x: sg.Output, dim: int, size: int, step: int) -> Any:
     axis = axis_of(dim, x.ndim)
     (length,) = static([x.shape[axis]], "unfold")
     starts = np.arange(0, length - size + 1, step)
-    found = sg.take(x, starts[:, None] + np.arange(size), axis)
-    return sg.moveaxis(found, axis + 1, found.ndim - 1)
+    windows = sg.take(x, starts[:, None] + np.arange(size), axis)
+    return sg.moveaxis(windows, axis + 1, windows.ndim - 1)
 
 
 def triangle(lower: bool) -> Any:
@@ -157,10 +157,10 @@ def triangle(lower: bool) -> Any:
 
 def _pairs(pad: Sequence[Size], ndim: int) -> list[tuple[Any, Any]]:
     """PyTorch's list of paddings, which begins with the last axis, as a pair for each axis."""
-    found: list[tuple[Any, Any]] = [(0, 0)] * ndim
+    pairs: list[tuple[Any, Any]] = [(0, 0)] * ndim
     for i in range(len(pad) // 2):
-        found[ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
-    return found
+        pairs[ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
+    return pairs
 
 
 def _constant_padded(call: Call, x: sg.Output, pad: Sequence[Size], value: float = 0) -> Any:

@@ -13,7 +13,7 @@ from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import Refused, along, brought, product, pulled, spread, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.pooling import Windows, max_places
-from stopgrad.interop.shared.sampling import cubic_weights, grid_sampled
+from stopgrad.interop.shared.sampling import Weights, cubic_weights, grid_sampled, weighted
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 
@@ -117,8 +117,8 @@ def _adapted(spatial: int) -> Any:
     def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> Any:
         batched = x.ndim == spatial + 2
         x = x if batched else sg.expand_dims(x, 0)
-        wanted: list[Any] = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
-        y = sg.adaptive_avg_pool(x, wanted, data_format=LAYOUTS[spatial])
+        sizes: list[Any] = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
+        y = sg.adaptive_avg_pool(x, sizes, data_format=LAYOUTS[spatial])
         return y if batched else sg.squeeze(y, 0)
 
     return translated
@@ -144,7 +144,7 @@ def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> Any:
 # -------------------------------------------------------------------------------------------- other sizes
 
 
-def _wanted(
+def _sizes_and_scales(
     x: sg.Output, size: Sequence[Size] | None, factors: Any
 ) -> tuple[list[int], list[int], list[float | None]]:
     old = static(x.shape[2:], "an image of another size")
@@ -154,60 +154,53 @@ def _wanted(
     return list(old), [math.floor(n * f) for n, f in zip(old, factors, strict=True)], list(factors)
 
 
-def _nearest(exact: bool, vector: bool) -> Any:
-    """Nearest neighbours: each new pixel is the old one at or below its place."""
+def _resized(
+    find: Callable[[int, int, bool, float | None], Weights], vector: bool, aligns: bool = True
+) -> Any:
+    """The translation of an operator that finds the pixels of each axis so.
 
-    def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *given_factors: Any) -> Any:
-        factors = given_factors[0] if vector and given_factors else given_factors or None
-        old, new, scales = _wanted(x, size, factors)
-        for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
-            scale = np.float32(before / after if factor is None else 1.0 / factor)
-            steps = np.arange(after, dtype=np.float32) + np.float32(0.5 if exact else 0.0)
-            x = sg.take(x, np.minimum(np.floor(steps * scale).astype(np.int64), before - 1), 2 + i)
+    Args:
+        find: of the old and the new size, whether corners are aligned, and the factor between the sizes.
+        vector: whether the factors are given as one argument.
+        aligns: whether the operator is told if corners are aligned.
+    """
+
+    def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *settings: Any) -> Any:
+        align, factors = (settings[0], settings[1:]) if aligns else (False, settings)
+        sizes = _sizes_and_scales(x, size, factors[0] if vector and factors else factors or None)
+        for i, (before, after, factor) in enumerate(zip(*sizes, strict=True)):
+            x = weighted(x, 2 + i, *find(before, after, align, factor))
         return x
 
     return translated
 
 
-def _scale(before: int, after: int, align: bool, factor: float | None) -> float:
+def _nearest(before: int, after: int, align: bool, factor: float | None) -> Weights:
+    """The pixel at or below the place of each new one."""
+    scale = np.float32(before / after if factor is None else 1.0 / factor)
+    places = np.floor(np.arange(after, dtype=np.float32) * scale).astype(np.int64)
+    return np.minimum(places, before - 1)[:, None], np.ones((after, 1))
+
+
+def _places(before: int, after: int, align: bool, factor: float | None) -> np.ndarray[Any, Any]:
+    steps = np.arange(after)
     if align:
-        return (before - 1) / (after - 1) if after > 1 else 0.0
-    return before / after if factor is None or factor <= 0 else 1.0 / factor
+        return steps * ((before - 1) / (after - 1) if after > 1 else 0.0)
+    return (steps + 0.5) * (before / after if factor is None or factor <= 0 else 1.0 / factor) - 0.5
 
 
-def _linear(vector: bool) -> Any:
-    def translated(call: Call, x: sg.Output, size: Sequence[Size], align: bool, *given_factors: Any) -> Any:
-        factors = given_factors[0] if vector and given_factors else given_factors or None
-        old, new, scales = _wanted(x, size, factors)
-        for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
-            scale, steps = _scale(before, after, align, factor), np.arange(after)
-            source = steps * scale if align else np.maximum((steps + 0.5) * scale - 0.5, 0.0)
-            first = np.minimum(source.astype(np.int64), before - 1)
-            share = brought(along(source - first, 2 + i, x.ndim), x.dtype)
-            low, high = (sg.take(x, at, 2 + i) for at in (first, np.minimum(first + 1, before - 1)))
-            x = sg.add(low, sg.multiply(sg.subtract(high, low), share))
-        return x
-
-    return translated
+def _linear(before: int, after: int, align: bool, factor: float | None) -> Weights:
+    places = np.maximum(_places(before, after, align, factor), 0.0)
+    first = np.minimum(places.astype(np.int64), before - 1)
+    share = places - first
+    return np.stack([first, np.minimum(first + 1, before - 1)], 1), np.stack([1 - share, share], 1)
 
 
-def _cubic(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, factors: Any = None) -> Any:
-    old, new, scales = _wanted(x, size, factors)
-    for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
-        scale, steps = _scale(before, after, align, factor), np.arange(after)
-        source = steps * scale if align else (steps + 0.5) * scale - 0.5
-        first = np.floor(source)
-        parts = []
-        for k, weight in enumerate(cubic_weights(source - first)):
-            at = np.clip(first.astype(np.int64) + k - 1, 0, before - 1)
-            parts.append(sg.multiply(sg.take(x, at, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype)))
-        x = sg.add_n(parts)
-    return x
-
-
-def _cubic_sized(call: Call, x: sg.Output, size: Sequence[Size] | None, align: bool, *factors: Any) -> Any:
-    """Cubic interpolation to a size, with the factors that led to it if they are known."""
-    return _cubic(call, x, size, align, factors or None)
+def _cubic(before: int, after: int, align: bool, factor: float | None) -> Weights:
+    places = _places(before, after, align, factor)
+    first = np.floor(places)
+    numbers = first.astype(np.int64)[:, None] + np.arange(-1, 3)
+    return np.clip(numbers, 0, before - 1), np.stack(cubic_weights(places - first), 1)
 
 
 def _grid_sampled(call: Call, x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> Any:
@@ -230,10 +223,10 @@ WINDOWS: Table = dict(
             "adaptive_max_pool2d": _adapted_maxima(2),
             "adaptive_max_pool3d": _adapted_maxima(3),
             "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward": _adapted_gradient,
-            "upsample_nearest2d.vec": _nearest(False, True),
-            "upsample_bilinear2d.vec": _linear(True),
-            "upsample_bilinear2d upsample_trilinear3d": _linear(False),
-            "upsample_bicubic2d": _cubic_sized,
+            "upsample_nearest2d.vec": _resized(_nearest, True, aligns=False),
+            "upsample_bilinear2d.vec": _resized(_linear, True),
+            "upsample_bilinear2d upsample_trilinear3d": _resized(_linear, False),
+            "upsample_bicubic2d": _resized(_cubic, False),
             "grid_sampler_2d grid_sampler_3d": _grid_sampled,
         }
     )

@@ -1,0 +1,241 @@
+"""The nodes of a training graph in the order in which they run, with the bytes of what they make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import onnx
+from onnx import TensorProto, helper
+
+from stopgrad.base.errors import ArgumentError
+from stopgrad.interop.onnx.nodes import graphs_in, read_in, text
+
+_VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten"})
+"""Operators whose result is in the memory of their first input."""
+_OVER = frozenset(
+    {"Add", "Sub", "Mul", "Div", "Relu", "Tanh", "Sigmoid", "Exp", "Neg", "Sqrt", "Erf", "Clip", "Where"}
+)
+"""Operators that runtimes compute in the memory of an input which nothing else reads."""
+_DRAWS = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+) | {"Dropout"}
+"""Operators that may draw other numbers when they are computed again."""
+_PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum"})
+_PRODUCTS_PER_SECOND, _BYTES_PER_SECOND = 2.5e10, 8e9
+"""What a core does, roughly: products of two numbers, and the bytes that other operators read and write."""
+FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
+"""The dtypes of floating-point numbers, as ``TensorProto.DataType`` numbers them."""
+
+
+class Step(NamedTuple):
+    """A node.
+
+    Attributes:
+        inputs: what it reads, with what graphs inside of it read.
+        outputs: what it makes.
+        seconds: roughly, on one core.
+        view: whether its result is in the memory of its first input.
+        over: whether its result may be in the memory of any input.
+        again: whether it can be computed again, with the same result.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    seconds: float
+    view: bool
+    over: bool
+    again: bool
+
+
+class Tensor(NamedTuple):
+    """A tensor.
+
+    Attributes:
+        shape: its sides; none if they are not known.
+        dtype: a number of ``TensorProto.DataType``.
+    """
+
+    shape: tuple[int, ...] | None
+    dtype: int
+
+    @property
+    def size(self) -> int:
+        return 0 if self.shape is None else math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        try:
+            return self.size * int(helper.tensor_dtype_to_np_dtype(self.dtype).itemsize)
+        except KeyError:
+            return 0
+
+
+@dataclass
+class Tape:
+    """The nodes of a graph that has the gradients of a loss.
+
+    Attributes:
+        steps: in order.
+        tensors: by name.
+        loss: the name of the loss.
+        results: the outputs of the graph, whose memory is the caller's.
+    """
+
+    steps: list[Step]
+    tensors: dict[str, Tensor]
+    loss: str
+    results: frozenset[str]
+
+    @cached_property
+    def made(self) -> dict[str, int]:
+        """The number of the step that makes a tensor, by the tensor's name."""
+        return {y: i for i, step in enumerate(self.steps) for y in step.outputs}
+
+    @cached_property
+    def forward(self) -> frozenset[int]:
+        """The numbers of the steps that the loss needs."""
+        waiting = [self.made[self.loss]]
+        found: set[int] = set()
+        while waiting:
+            i = waiting.pop()
+            if i not in found:
+                found.add(i)
+                waiting += [self.made[x] for x in self.steps[i].inputs if x in self.made]
+        return frozenset(found)
+
+    @cached_property
+    def stored(self) -> dict[str, str]:
+        """Of what the forward pass makes from its inputs: the tensor in whose memory it is, by name."""
+        found: dict[str, str] = {}
+        for i in sorted(self.forward):
+            step = self.steps[i]
+            if step.view and step.inputs[0] not in found:
+                continue  # A view of a parameter takes no memory.
+            if step.inputs:
+                found |= {y: found[step.inputs[0]] if step.view else y for y in step.outputs}
+        return found
+
+    @cached_property
+    def fixed(self) -> frozenset[str]:
+        """What the forward pass makes and cannot make again, or what graphs inside of nodes read."""
+        inner = {x for step in self.steps if not step.again for x in step.inputs}
+        return frozenset(
+            root for y, root in self.stored.items() if not self.steps[self.made[y]].again or y in inner
+        )
+
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """What the backward pass reads of the forward pass."""
+        backward = (step for i, step in enumerate(self.steps) if i not in self.forward)
+        return frozenset(self.stored[x] for step in backward for x in step.inputs if x in self.stored)
+
+
+def tape_of(model: Any, sizes: Mapping[str, int], loss: str) -> Tape:
+    """The nodes of a model.
+
+    Args:
+        model: an ``onnx.ModelProto``, whose nodes are in order.
+        sizes: of the axes that the model leaves open, by name.
+        loss: the name of the output that the forward pass ends with.
+    """
+    tensors = _tensors(model, sizes)
+    steps = [step_of(node, tensors) for node in model.graph.node]
+    return Tape(steps, tensors, loss, frozenset(text(y.name) for y in model.graph.output))
+
+
+def step_of(node: Any, tensors: Mapping[str, Tensor]) -> Step:
+    """A node as a step; without the sizes of tensors it is said to take no time."""
+    kind = text(node.op_type)
+    captured = {x for graph in graphs_in(node) for x in [*read_in(graph), *(text(y.name) for y in graph.output)]}
+    inputs = tuple(filter(None, [*map(text, node.input), *sorted(captured)]))
+    outputs = tuple(filter(None, map(text, node.output)))
+    view = kind in _VIEWS and bool(inputs)
+    again = not captured and kind not in _DRAWS
+    return Step(
+        inputs, outputs, 0.0 if view else _seconds(node, inputs, outputs, tensors), view, kind in _OVER, again
+    )
+
+
+def _seconds(
+    node: Any, inputs: Sequence[str], outputs: Sequence[str], tensors: Mapping[str, Tensor]
+) -> float:
+    """What a node takes, roughly, on one core."""
+    moved = sum(tensors[x].bytes for x in (*inputs, *outputs) if x in tensors) / _BYTES_PER_SECOND
+    kind = text(node.op_type)
+    if kind not in _PRODUCTS or len(inputs) < 2:
+        return moved
+    first, second = ((tensors[x].shape if x in tensors else None) or (1,) for x in inputs[:2])
+    out = tensors[outputs[0]].size if outputs[0] in tensors else 0
+    inner = first[-1]
+    if kind in ("Conv", "ConvTranspose"):
+        inner = math.prod(second[1:])
+    elif kind == "Gemm" and any(text(a.name) == "transA" and a.i for a in node.attribute):
+        inner = first[0]
+    return moved + out * inner / _PRODUCTS_PER_SECOND
+
+
+def _tensors(model: Any, sizes: Mapping[str, int]) -> dict[str, Tensor]:
+    """The tensors of a model by name, as far as they can be told without running it."""
+    copy = _without_large(model)
+    for value in (*copy.graph.input, *copy.graph.output):
+        for side in value.type.tensor_type.shape.dim:
+            if text(side.dim_param) in sizes:
+                side.dim_value = sizes[text(side.dim_param)]
+    inferred = onnx.shape_inference.infer_shapes(copy, data_prop=True).graph
+    found = {text(x.name): Tensor(tuple(x.dims), x.data_type) for x in inferred.initializer}
+    for value in (*inferred.input, *inferred.value_info, *inferred.output):
+        kind = value.type.tensor_type
+        sides = kind.shape.dim if kind.HasField("shape") else None
+        known = sides is not None and all(side.HasField("dim_value") for side in sides)
+        shape = tuple(int(side.dim_value) for side in sides or ()) if known else None
+        found[text(value.name)] = Tensor(shape, kind.elem_type)
+    return found
+
+
+def open_sizes(model: Any, sizes: Iterable[str]) -> list[str]:
+    """The names of the axes of a model's inputs whose sizes are not given."""
+    sides = [side for value in model.graph.input for side in value.type.tensor_type.shape.dim]
+    names = [text(side.dim_param) or "?" for side in sides if not side.HasField("dim_value")]
+    return [name for name in dict.fromkeys(names) if name not in set(sizes)]
+
+
+def check_sizes(model: Any, sizes: Mapping[str, int]) -> None:
+    """See that all sizes are known.
+
+    Raises:
+        ArgumentError: the size of an axis is not given, or there is no such axis.
+    """
+    left = open_sizes(model, sizes)
+    if left:
+        python = ", ".join(f"{name!r}: 8" for name in left)
+        raise ArgumentError(
+            f"a budget of memory needs all sizes, and the model leaves {', '.join(left)} open: say them with "
+            f"sizes={{{python}}} (--sizes {','.join(f'{name}=8' for name in left)}); what is written takes "
+            "other sizes, too"
+        )
+    unknown = [name for name in sizes if name not in open_sizes(model, ())]
+    if unknown:
+        named = ", ".join(open_sizes(model, ())) or "none"
+        raise ArgumentError(f"sizes: the model leaves no size {unknown[0]!r} open; it has {named}")
+
+
+_LARGE = 1024
+
+
+def _without_large(model: Any) -> Any:
+    """A copy of a model in which large weights are inputs."""
+    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    bare.functions.extend(model.functions)
+    bare.graph.name = model.graph.name
+    for field in ("node", "input", "output", "value_info"):
+        getattr(bare.graph, field).extend(getattr(model.graph, field))
+    for x in model.graph.initializer:
+        if len(x.raw_data) < _LARGE:
+            bare.graph.initializer.append(x)
+        else:
+            bare.graph.input.append(helper.make_tensor_value_info(text(x.name), x.data_type, list(x.dims)))
+    return bare

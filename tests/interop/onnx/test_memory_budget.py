@@ -1,0 +1,182 @@
+"""Training graphs within a budget of memory: numbers as without one, and the memory that was reckoned."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx_training_tools import node, normal, write
+
+import stopgrad as sg
+import stopgrad.onnx as sgo
+from stopgrad.interop.onnx.training.budget.schedules import Schedule, held_in
+from stopgrad.interop.onnx.training.budget.tape import tape_of
+from stopgrad.trainer import Trainer
+
+BLOCKS, WIDTH, WIDE, BATCH = 4, 16, 64, 256
+
+
+def residual(path: Path, batch: int | str = "batch", dropout: bool = False, width: int = WIDTH) -> Path:
+    """Write blocks of a residual network: two products, with a tanh between, beside what comes in."""
+    weights: dict[str, Any] = {"ratio": np.float32(0.3), "off": np.array(False)}
+    nodes, x = [], "x"
+    for i in range(BLOCKS):
+        weights |= {f"a{i}.weight": normal(width, 4 * width, seed=i, scale=0.2)}
+        weights |= {f"b{i}.weight": normal(4 * width, width, seed=9 + i, scale=0.2)}
+        nodes += [node("MatMul", [x, f"a{i}.weight"], f"m{i}"), node("Tanh", [f"m{i}"], f"t{i}")]
+        nodes += [node("Dropout", [f"t{i}", "ratio", "off"], f"d{i}")] if dropout else []
+        nodes += [node("MatMul", [f"{'d' if dropout else 't'}{i}", f"b{i}.weight"], f"n{i}")]
+        nodes += [node("Add", [x, f"n{i}"], "y" if i == BLOCKS - 1 else f"x{i}")]
+        x = f"x{i}"
+    write(path, nodes, {"x": [batch, width]}, {"y": [batch, width]}, weights)
+    return path
+
+
+def figures(memory: Any, path: Path, **more: Any) -> Any:
+    made = sgo.training(path, loss="mse", folder=path.parent / f"out_{memory}", memory=memory, **more)
+    return made.folder, made.manifest["memory"]
+
+
+def batch(seed: int, width: int = WIDTH, count: int = BATCH) -> dict[str, Any]:
+    return {"x": normal(count, width, seed=seed), "labels": normal(count, width, seed=seed + 100)}
+
+
+HOW: dict[str, dict[str, Any]] = {
+    "in place": {},
+    "held twice": {"optimizer": "adafactor"},
+    "dropout": {"mode": "train"},
+    "float16": {"precision": "float16"},
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_steps_are_those_without_a_budget(how: str, tmp_path: Path) -> None:
+    path = residual(tmp_path / "m.onnx", dropout=how == "dropout")
+    more = {"sizes": {"batch": BATCH}} | HOW[how]
+    first, whole = figures("1GiB", path, **more)
+    assert whole["again"] == 0
+    assert whole["estimate"] == whole["without"]
+    second, less = figures(int(0.75 * whole["without"]), path, **more)
+    assert less["again"] > 0
+    assert less["estimate"] <= less["budget"] < less["without"] == whole["without"]
+    one, other = Trainer(first, threads=1), Trainer(second, threads=1)
+    for i in range(4):
+        assert one.step(**batch(i)) == pytest.approx(other.step(**batch(i)), rel=1e-6)
+    for name, value in one.state.items():
+        np.testing.assert_allclose(other.state[name], value, 1e-4, 1e-6, err_msg=name)
+    for name, value in one.gradients(**batch(7, count=3)).items():  # Other sizes than those of the budget.
+        top = np.abs(value).max()
+        np.testing.assert_allclose(other.gradients(**batch(7, count=3))[name], value, 1e-5, 1e-6 * top)
+
+
+def test_the_runtime_does_not_merge_what_is_computed_again(tmp_path: Path) -> None:
+    path = residual(tmp_path / "m.onnx", batch=BATCH)
+    _, whole = figures("1GiB", path)
+    folder, less = figures(int(0.7 * whole["without"]), path)
+    again = [n.name for n in onnx.load(folder / "gradients.onnx").graph.node if n.name.endswith("/again")]
+    assert len(again) == less["again"] > 0
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(folder / "gradients.onnx", options, providers=["CPUExecutionProvider"])
+    left = [n.op_type for n in onnx.load(tmp_path / "optimized.onnx").graph.node]
+    repeated = [n.op_type for n in onnx.load(folder / "gradients.onnx").graph.node if n.name in again]
+    assert left.count("Tanh") == BLOCKS + repeated.count("Tanh") > BLOCKS
+
+
+def test_without_a_budget_the_files_are_as_they_were(tmp_path: Path) -> None:
+    path = residual(tmp_path / "m.onnx", batch=BATCH)
+    first, none = figures(None, path)
+    second, _ = figures("1GiB", path)
+    assert none is None
+    for name in ("gradients", "train_step"):
+        assert (first / f"{name}.onnx").read_bytes() == (second / f"{name}.onnx").read_bytes()
+
+
+def test_lower_budgets_compute_more_again(tmp_path: Path) -> None:
+    path = residual(tmp_path / "m.onnx", batch=BATCH)
+    _, whole = figures("1GiB", path)
+    shares = [figures(int(part * whole["without"]), path)[1]["share"] for part in (0.9, 0.7, 0.6)]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] < 0.5
+
+
+def test_what_does_not_fit_is_an_error_with_figures(tmp_path: Path) -> None:
+    path = residual(tmp_path / "m.onnx", batch=BATCH)
+    with pytest.raises(sg.ArgumentError, match=r"does not fit into 97\.7 KiB; the smallest that was found takes") as e:
+        figures("100kB", path)
+    assert "of weights and optimizer state" in str(e.value)
+    assert not (tmp_path / "out_100kB").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"memory": "1GiB"}, r"leaves batch open: say them with sizes=\{'batch': 8\} \(--sizes batch=8\)"),
+        ({"memory": "1GiB", "sizes": {"batch": 8, "long": 1}}, "leaves no size 'long' open; it has batch"),
+        ({"memory": "1GiB", "sizes": {"batch": 0}}, "'batch' is a whole number from 1 on, not 0"),
+        ({"memory": "much"}, "a number of bytes, or a text such as '2GiB', not 'much'"),
+        ({"memory": -1}, "a number of bytes, or a text such as '2GiB', not -1"),
+        ({"sizes": {"batch": 8}}, "give it, too"),
+    ],
+)
+def test_budgets_that_say_nothing(arguments: dict[str, Any], said: str, tmp_path: Path) -> None:
+    path = residual(tmp_path / "m.onnx")
+    with pytest.raises(sg.ArgumentError, match=said):
+        sgo.training(path, loss="mse", folder=tmp_path / "out", **arguments)
+
+
+def test_memory_is_counted_from_where_it_is_taken_to_its_last_use() -> None:
+    memory: list[Any] = [
+        ([], {"a": 4}, False),
+        (["a"], {"b": 4}, False),  # Both.
+        (["b"], {"c": 4}, True),  # In the place of b.
+        (["a", "c"], {"d": 1}, True),
+    ]
+    assert held_in(memory) == [4, 8, 8, 9]
+
+
+def test_views_and_results_take_no_memory(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["x", "w"], "a"), node("Reshape", ["a", "s"], "v"), node("Tanh", ["v"], "y")]
+    write(tmp_path / "m.onnx", nodes, {"x": [8, 4]}, {"y": [4, 8]}, {"w": normal(4, 4), "s": np.array([4, 8])})
+    tape = tape_of(onnx.load(tmp_path / "m.onnx"), {}, "y")
+    assert Schedule(tape, ()).held == [128, 128, 128]
+
+
+MEASURE = """
+import sys, json
+import numpy as np
+from stopgrad_trainer import Trainer
+trainer = Trainer(sys.argv[1], threads=1)
+batch = dict(np.load(sys.argv[2]))
+for _ in range(3):
+    trainer.step(**batch)
+print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the peak of a process is read from /proc")
+def test_the_memory_of_a_process_is_what_was_reckoned(tmp_path: Path) -> None:
+    """Of activations of 380 MB, in processes of their own."""
+    path = residual(tmp_path / "m.onnx", batch=8192, width=128)
+    np.savez(tmp_path / "batch.npz", **batch(0, 128, 8192))
+    peaks, reckoned = [], []
+    for memory in (1 << 32, None):
+        memory = memory or int(0.5 * reckoned[0])
+        folder, made = figures(memory, path)
+        command = [sys.executable, "-c", MEASURE, str(folder), str(tmp_path / "batch.npz")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout))
+        reckoned.append(made["estimate"])
+    process = peaks[0] - reckoned[0]
+    assert 40e6 < process < 160e6  # Python, NumPy and the runtime, besides the batch.
+    assert peaks[1] - reckoned[1] == pytest.approx(process, abs=30e6)
+    print(json.dumps([peaks, reckoned]))
