@@ -260,7 +260,6 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
     plans |= parts
     models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
     memory = _fitted(models, plans, step, asked, bool(parts)) if whole else None
-    notes += [told(memory)] if memory else []
     if not isinstance(model, Model):
         weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
         models["predict"] = opened(shapes.inference, weights)
@@ -272,7 +271,7 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
         {port.name: port.value.op.value.array for port in carried(step)},
         manifest_of(asked, step, plans) | {"tensors": tensors} | {"memory": memory} | update,
         explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
-        [*notes, *shapes.notes, *judgement.notes, *_notes(step)],
+        [*notes, *shapes.notes, *judgement.notes, *_notes(step, memory)],
     )
 
 
@@ -352,5 +351,6 @@ def _rounded(model: onnx.ModelProto, loaded: Model, straight: bool) -> list[str]
 _SHOWN = 3
 
 
-def _notes(step: Step) -> list[str]:
-    return [f"{name!r} is not trained: {reason}" for name, reason in step.untouched.items()]
+def _notes(step: Step, memory: Mapping[str, Any] | None) -> list[str]:
+    found = [told(memory)] if memory else []
+    return found + [f"{name!r} is not trained: {reason}" for name, reason in step.untouched.items()]
