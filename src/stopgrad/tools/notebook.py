@@ -9,6 +9,7 @@ from typing import Any
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
 from stopgrad.flow.problems.diagnosis import Diagnosis
+from stopgrad.interop.shared.schedules import Schedule
 from stopgrad.tools.running.following import EVERY, Following
 
 
@@ -42,7 +43,7 @@ def followed(shell: Any, line: str, cell: str) -> Diagnosis:
         ArgumentError: the options do not read.
     """
     options = _options(line)
-    following = Following(options.every, options.steps, lambda: None)
+    following = Following(Schedule(options.every, options.steps))
     following.begin()
     result = shell.run_cell(cell)
     return following.end(result.error_in_exec)

@@ -543,7 +543,7 @@ def test_functions_are_put_back_and_those_handed_out_still_work() -> None:
 
 def test_so_many_steps_are_followed_and_then_told() -> None:
     told: list[int] = []
-    one = session.Session(until=3, told=lambda: told.append(one.steps))
+    one = session.Session(session.Schedule(until=3, notify=lambda: told.append(one.steps)))
     try:
         for _ in range(5):
             jax.grad(lambda w: w**2)(2.0)

@@ -83,7 +83,7 @@ def test_mutants_of_real_files_for_a_minute(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("word", ["layer", "loop"])
+@pytest.mark.parametrize("word", ["layer", "form", "loop"])
 def test_mutants_of_fused_and_quantised_layers_and_of_loops(tmp_path: Path, word: str) -> None:
     _check(_fuzzed(9, 120, tmp_path, word))
 

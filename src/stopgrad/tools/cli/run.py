@@ -15,6 +15,7 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.problems.catalogue import ERROR, KINDS, NOTE, WARNING
 from stopgrad.flow.problems.diagnosis import Diagnosis
 from stopgrad.flow.reports.notices import github, sarif
+from stopgrad.interop.shared.schedules import Schedule
 from stopgrad.tools.cli.common import FAILED, Commands, require_writable, write_text
 from stopgrad.tools.running.following import EVERY, Following
 from stopgrad.tools.running.page import write_page
@@ -86,12 +87,10 @@ def run_script(arguments: argparse.Namespace) -> int:
         print(f"{sys.executable}: {error}", file=sys.stderr)
         return error.status
     reporting = _Reporting(arguments, shown, old, sys.stderr)
-    following = Following(
-        arguments.every,
-        arguments.steps,
-        lambda: reporting.report(following.end(None)),
-        (lambda line: print(f"stopgrad: {line}", file=sys.stderr)) if sys.stderr.isatty() else None,
-    )
+    schedule = Schedule(arguments.every, arguments.steps, lambda: reporting.report(following.end(None)))
+    if sys.stderr.isatty():
+        schedule = schedule._replace(progress=lambda line: print(f"stopgrad: {line}", file=sys.stderr))
+    following = Following(schedule)
     ending, process = Ending(), os.getpid()
     following.begin()
     raised = run(script)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from stopgrad.flow.problems.diagnosis import Diagnosis
 from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.shared.imports import Awaited
+from stopgrad.interop.shared.schedules import Schedule
 from stopgrad.tools.running.warned import Warned
 
 SESSIONS = {
@@ -50,20 +51,11 @@ class Following:
     """Follows a script: each framework from when the script has imported it.
 
     Args:
-        every: which of the later steps are recorded: one in so many.
-        until: how many steps are followed; None for all.
-        told: called when so many steps have been seen.
-        progress: told what is done, in a line.
+        schedule: which steps are recorded, and how many are followed.
     """
 
-    def __init__(
-        self,
-        every: int,
-        until: int | None,
-        notify: Callable[[], None],
-        progress: Callable[[str], None] | None = None,
-    ) -> None:
-        self._options: dict[str, Any] = {"every": every, "until": until, "told": notify, "progress": progress}
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
         self.sessions: list[Session] = []
         self.failed: list[str] = []
         self._warned = Warned()
@@ -78,7 +70,7 @@ class Following:
         def begin() -> None:
             try:
                 module = importlib.import_module(SESSIONS[package])
-                self.sessions.append(module.Session(**self._options))
+                self.sessions.append(module.Session(self._schedule))
             except Exception as error:  # The script goes on as without us.
                 self.failed.append(f"{package} could not be followed ({type(error).__name__}: {error})")
 

@@ -16,6 +16,8 @@ from stopgrad.engines.onnxruntime.nodes.nodes import is_known
 from stopgrad.engines.onnxruntime.nodes.values import Value
 from stopgrad.engines.onnxruntime.nodes.writing import BOOL, INT64, Writing, writes
 
+Axes = int | Sequence[int] | None
+"""One axis, several, or None for all."""
 UINT8 = np.dtype(np.uint8)
 FEW = 64
 """So many numbers are added by one operator: their errors are no more than those of a few roundings."""
@@ -29,13 +31,18 @@ def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> Any:
     return np.dtype(np.uint64) if x.dtype.kind == "u" else INT64
 
 
+def _places(x: Value, axis: Axes) -> list[int]:
+    """The axes of an array that are reduced, in order."""
+    axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    return sorted(int(a) % x.ndim for a in axes) if x.ndim else []
+
+
 class Reducing(Writing):
     """Reductions."""
 
-    def reduce(self, op_type: str, x: Value, axis: int | Sequence[int] | None, keepdims: bool) -> Value:
+    def reduce(self, op_type: str, x: Value, axis: Axes, keepdims: bool) -> Value:
         """A reduction along axes; along all where *axis* is None."""
-        axes = list(range(x.ndim)) if axis is None else [axis] if isinstance(axis, int) else list(axis)
-        axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
+        axes = _places(x, axis)
         if not axes:
             return x
         within = computed_in(op_type, x.dtype)
@@ -45,11 +52,7 @@ class Reducing(Writing):
 
     @writes
     def sum(
-        self,
-        x: Array,
-        axis: int | Sequence[int] | None = None,
-        keepdims: bool = False,
-        dtype: npt.DTypeLike | None = None,
+        self, x: Array, axis: Axes = None, keepdims: bool = False, dtype: npt.DTypeLike | None = None
     ) -> Any:
         if x.dtype.kind not in "biu":
             return self._in_parts(self.value(x, dtype), axis, keepdims)
@@ -62,10 +65,9 @@ class Reducing(Writing):
             return self.cast(self.reduce("ReduceSum", self.value(x, INT64), axis, keepdims), result)
         return self._exactly(self.value(x, result), axis, keepdims, self._row_sums)
 
-    def _in_parts(self, x: Value, axis: int | Sequence[int] | None, keepdims: bool) -> Value:
+    def _in_parts(self, x: Value, axis: Axes, keepdims: bool) -> Value:
         """A sum of which no operator adds more than a few numbers: runtimes add them one by one."""
-        axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-        axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
+        axes = _places(x, axis)
         if is_known([x.shape[a] for a in axes]):
             for a in axes:
                 x = self._fewer(x, a)
@@ -88,23 +90,16 @@ class Reducing(Writing):
 
     @writes
     def prod(
-        self,
-        x: Array,
-        axis: int | Sequence[int] | None = None,
-        keepdims: bool = False,
-        dtype: npt.DTypeLike | None = None,
+        self, x: Array, axis: Axes = None, keepdims: bool = False, dtype: npt.DTypeLike | None = None
     ) -> Any:
         x = self.value(x, _sum_dtype(x, dtype))
         if x.dtype.kind not in "iu":
             return self.reduce("ReduceProd", x, axis, keepdims)
         return self._exactly(x, axis, keepdims, self._row_products)
 
-    def _exactly(
-        self, x: Value, axis: int | Sequence[int] | None, keepdims: bool, function: Callable[[Value], Value]
-    ) -> Value:
+    def _exactly(self, x: Value, axis: Axes, keepdims: bool, function: Callable[[Value], Value]) -> Value:
         """A reduction of integers modulo 2ⁿ. *function* reduces the rows of a matrix."""
-        axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-        axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
+        axes = _places(x, axis)
         if not axes:
             return x
         remaining = [a for a in range(x.ndim) if a not in axes]
@@ -133,24 +128,20 @@ class Reducing(Writing):
 
     @writes
     def mean(
-        self,
-        x: Array,
-        axis: int | Sequence[int] | None = None,
-        keepdims: bool = False,
-        dtype: npt.DTypeLike | None = None,
+        self, x: Array, axis: Axes = None, keepdims: bool = False, dtype: npt.DTypeLike | None = None
     ) -> Any:
         x = self.value(x, dtype)
-        sizes = x.shape if axis is None else [x.shape[a] for a in ([axis] if isinstance(axis, int) else axis)]
+        sizes = [x.shape[a] for a in _places(x, axis)]
         if is_known(sizes) and product(sizes) > FEW:
             return self._in_parts(x, axis, keepdims) / np.asarray(product(sizes), x.dtype)
         return self.reduce("ReduceMean", x, axis, keepdims)
 
     @writes
-    def all(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+    def all(self, x: Array, axis: Axes = None, keepdims: bool = False) -> Any:
         return self._extreme("ReduceMin", self.value(x, BOOL), axis, keepdims, None)
 
     @writes
-    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+    def any(self, x: Array, axis: Axes = None, keepdims: bool = False) -> Any:
         return self._extreme("ReduceMax", self.value(x, BOOL), axis, keepdims, None)
 
     # --------------------------------------------------------------------------------- what is ordered
@@ -165,31 +156,17 @@ class Reducing(Writing):
         return self.cast(x, signed) ^ first, lambda y: self.cast(y ^ first, dtype)
 
     @writes
-    def max(
-        self,
-        x: Value,
-        axis: int | Sequence[int] | None = None,
-        keepdims: bool = False,
-        initial: float | None = None,
-    ) -> Any:
+    def max(self, x: Value, axis: Axes = None, keepdims: bool = False, initial: float | None = None) -> Any:
         return self._extreme("ReduceMax", x, axis, keepdims, initial)
 
     @writes
-    def min(
-        self,
-        x: Value,
-        axis: int | Sequence[int] | None = None,
-        keepdims: bool = False,
-        initial: float | None = None,
-    ) -> Any:
+    def min(self, x: Value, axis: Axes = None, keepdims: bool = False, initial: float | None = None) -> Any:
         return self._extreme("ReduceMin", x, axis, keepdims, initial)
 
     amax = max  # noqa: A003 - the methods above
     amin = min  # noqa: A003
 
-    def _extreme(
-        self, op_type: str, x: Value, axis: int | Sequence[int] | None, keepdims: bool, initial: float | None
-    ) -> Value:
+    def _extreme(self, op_type: str, x: Value, axis: Axes, keepdims: bool, initial: float | None) -> Value:
         comparable, back = self.ordered(op_type, x)
         if comparable.dtype == INT64:
             of_rows = functools.partial(self._extreme_of_rows, op_type)

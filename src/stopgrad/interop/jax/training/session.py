@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax.extend.source_info_util as source_info
 
 from stopgrad.flow.problems.comparing import comparing
@@ -15,6 +13,7 @@ from stopgrad.interop.jax.training.calls import Calls, Point
 from stopgrad.interop.jax.training.errors import explained
 from stopgrad.interop.jax.training.optimizing import Updates
 from stopgrad.interop.jax.training.verdicts import Silent, problems_of, silent_leaves
+from stopgrad.interop.shared.schedules import USUAL, Schedule
 
 for _module in (calls, optimizing):  # As JAX's own, their lines are no places of operations.
     source_info.register_exclusion(str(_module.__file__))
@@ -28,19 +27,11 @@ class Session:
     examined once: within a trace as long as that lasts, else when the script has ended.
 
     Args:
-        every: plays no part: each program point is asked about once.
-        until: how many steps are followed; None for all.
-        told: called once, when so many steps have been seen.
+        schedule: how many of its steps are followed; each program point is asked about once.
     """
 
-    def __init__(
-        self,
-        every: int = 100,
-        until: int | None = None,
-        told: Callable[[], None] | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> None:
-        self._until, self._told = until, told
+    def __init__(self, schedule: Schedule = USUAL) -> None:
+        self._schedule = schedule
         self._silent: list[Silent] = []
         self._compared: list[Problem] = []
         self._later: list[Point] = []
@@ -108,10 +99,9 @@ class Session:
         self._ends_step(self._applied)
 
     def _ends_step(self, steps: int) -> None:
-        if self._is_open and steps == self._until:
+        if self._is_open and self._schedule.has_ended(steps):
             self.close()
-            if self._told is not None:
-                self._told()
+            self._schedule.notify()
 
     # --------------------------------------------------------------------------------------- the end
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.base.source import RawLocation
@@ -10,15 +10,13 @@ from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
+from stopgrad.interop.shared.schedules import USUAL, Schedule
 from stopgrad.interop.tensorflow.explaining import explain
 from stopgrad.interop.tensorflow.recording import internals, switches
 from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.training.facts import Facts
 from stopgrad.interop.tensorflow.training.verdicts import problems_of
-
-FIRST = 3
-"""The steps at the beginning that are recorded."""
 
 
 class _Token:
@@ -32,24 +30,15 @@ class Session:
     compiles is recorded when it is traced.
 
     Args:
-        every: which of the later steps are recorded: one in so many.
-        until: how many steps are followed; None for all.
-        told: called once, when so many steps have been seen.
-        progress: told what is done, in a line.
+        schedule: which of its steps are recorded, and how many are followed.
     """
 
     facts: Facts
     recorder: Recorder
     lost: dict[str, None]
 
-    def __init__(
-        self,
-        every: int = 100,
-        until: int | None = None,
-        told: Callable[[], None] | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> None:
-        self._every, self._until, self._told, self._progress = every, until, told, progress
+    def __init__(self, schedule: Schedule = USUAL) -> None:
+        self._schedule = schedule
         self.facts = Facts()
         self.recorder = Recorder()
         self.recorder.explain = explain
@@ -129,14 +118,11 @@ class Session:
         if steps < max(self._steps.values()):
             return
         self._recorded += self._held is not None
-        if steps == self._until:
+        if self._schedule.has_ended(steps):
             self.close()
-            if self._told is not None:
-                self._told()
+            self._schedule.notify()
             return
-        is_due = steps < FIRST or (steps + 1) % self._every == 0
-        if steps == FIRST and self._progress is not None:
-            self._progress(f"{FIRST} steps are recorded; from now on, one in {self._every}")
+        is_due = self._schedule.records_after(steps)
         if is_due and self._held is None:
             self._record()
         elif not is_due and self._held is not None:

@@ -330,6 +330,7 @@ WRITERS: dict[str, Writer] = {
     **dict.fromkeys(("MaxPool", "AvgPool"), _pooling),
     **dict.fromkeys(("Complex", "Real", "Imag"), _complex),
     "Named": _plain("Identity"),
+    "Ensure": _plain("Identity"),  # What asks for it makes it visible in the result, as on XLA.
     "AddN": _added,
     "Cast": _cast,
     "Const": _constant,

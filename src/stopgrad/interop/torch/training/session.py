@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
+from stopgrad.interop.shared.schedules import FIRST, USUAL, Schedule
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining import errors
 from stopgrad.interop.torch.recording import switches
@@ -24,8 +24,6 @@ from stopgrad.interop.torch.training.audit import Audit
 from stopgrad.interop.torch.training.keras_steps import OPTIMIZERS, KerasSteps, Stepper
 from stopgrad.interop.torch.training.verdicts import problems_of
 
-FIRST = 3
-"""The steps at the beginning that are recorded."""
 UNLIKE = 20
 """The most steps that are recorded because they differ from those before."""
 
@@ -38,25 +36,16 @@ class Session:
     """A training that is followed in the thread that began it.
 
     Args:
-        every: which of the later steps are recorded: one in so many.
-        until: how many steps are followed; None for all.
-        told: called once, when so many steps have been seen.
-        progress: told what is done, in a line.
+        schedule: which of its steps are recorded, and how many are followed.
     """
 
     audit: Audit
     steps: int
     recorded: int
 
-    def __init__(
-        self,
-        every: int = 100,
-        until: int | None = None,
-        told: Callable[[], None] | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, schedule: Schedule = USUAL) -> None:
         self.audit = Audit()
-        self._every, self._until, self._told, self._progress = every, until, told, progress
+        self._schedule = schedule
         self._recorders: list[Recorder] = []
         self._token: Any = None
         self._lifetime: Lifetime | None = None
@@ -152,16 +141,13 @@ class Session:
         self.steps = self._counts[self._last] if self._last else 1
         self.audit.steps = self.steps
         self.recorded += self.is_recording
-        if self.steps == self._until:
+        if self._schedule.has_ended(self.steps):
             self.close()
-            if self._told is not None:
-                self._told()
+            self._schedule.notify()
             return
         self.audit.keeps = self.steps < FIRST
         differs = self._differs()
-        records = self.steps < FIRST or (self.steps + 1) % self._every == 0 or differs
-        if self.steps == FIRST and self._progress is not None:
-            self._progress(f"{FIRST} steps are recorded; from now on, one in {self._every}")
+        records = self._schedule.records_after(self.steps) or differs
         if records and not self.is_recording:
             self._record()
         elif not records and self.is_recording:

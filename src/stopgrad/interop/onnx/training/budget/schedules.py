@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from stopgrad.interop.onnx.training.budget.tape import Step, Tape
 
-
 Use = tuple[list[Hashable], dict[Hashable, int], bool]
 """The memory that a node reads, what it takes with the bytes, and whether this may be some that it reads."""
 
@@ -113,7 +112,7 @@ class Schedule:
 
 
 def held_in(memory: Sequence[Use]) -> list[int]:
-    """The bytes that are held while each of some nodes runs, where memory is given back after its last use."""
+    """The bytes that are held while each node runs, where memory is given back after its last use."""
     last: dict[Hashable, int] = {}
     for at, (read, written, _) in enumerate(memory):
         last |= dict.fromkeys((*read, *written), at)

@@ -1,9 +1,9 @@
 """Writes a schedule into a model: nodes once more, which no runtime runs too early or merges with the first.
 
-What is computed again reads kept tensors through a ``Reshape`` to their own shape, to which a zero is added that
-is computed from what must have been done before: a gradient that has arrived, and the gradients of parameters
-before it. To a runtime, the inputs of both computations differ, and the second cannot begin before. A
-``Reshape`` copies nothing.
+What is computed again reads kept tensors through a ``Reshape`` to their own shape, to which a zero is added
+that is computed from what must have been done before: a gradient that has arrived, and the gradients of
+parameters before it. To a runtime, the inputs of both computations differ, and the second cannot begin
+before. A ``Reshape`` copies nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _APART = 8
 
 
 def written(model: Any, schedule: Schedule) -> list[Any]:
-    """The nodes of a schedule, made from those of its model, which has one for each step.
-    """
+    """The nodes of a schedule, made from those of its model, which has one for each step."""
     return _Writing(model, schedule).nodes_in_order()
 
 
