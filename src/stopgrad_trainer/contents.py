@@ -151,15 +151,15 @@ def _contents(home: Path, manifest: dict[str, Any]) -> Contents:
         raise ValueError(f"there is no graph {lacking[0]}")
     inputs = {name: [_port(x) for x in graph["inputs"]] for name, graph in graphs.items()}
     outputs = {name: [_port(y) for y in graph["outputs"]] for name, graph in graphs.items()}
-    held = [port for port in inputs["train_step"] if port.role in HELD]
-    unknown = next((port for port in held if not all(isinstance(size, int) for size in port.shape)), None)
+    carried = [port for port in inputs["train_step"] if port.role in HELD]
+    unknown = next((port for port in carried if not all(isinstance(size, int) for size in port.shape)), None)
     if unknown is not None:
         raise ValueError(f"{unknown.name} has the shape {show_shape(unknown.shape)}")
-    _check(inputs, outputs, {port.name for port in held})
+    _check(inputs, outputs, {port.name for port in carried})
     _rate(manifest["learning_rate"])
     for key in ("loss", "optimizer"):
         str(manifest[key]["name"])
-    state = {port.name: port for port in held}
+    state = {port.name: port for port in carried}
     return Contents(
         home,
         manifest,
@@ -173,55 +173,53 @@ def _contents(home: Path, manifest: dict[str, Any]) -> Contents:
 
 
 def _update(
-    said: Mapping[str, Any],
+    entry: Mapping[str, Any],
     inputs: Mapping[str, list[Port]],
     outputs: Mapping[str, list[Port]],
     state: Mapping[str, Port],
 ) -> Update:
     """The parts of a step, which fit each other and the state."""
-    members = [
-        {str(port): str(of) for port, of in one.items()} for f in said["functions"] for one in f["members"]
-    ]
-    counts = [len(function["members"]) for function in said["functions"]]
-    functions = [
-        Function(str(function["graph"]), [members.pop(0) for _ in range(count)])
-        for function, count in zip(said["functions"], counts, strict=True)
-    ]
-    found = Update(str(said["backward"]), str(said["scalars"]), functions)
-    renewed = [port.updates for name in (found.backward, found.scalars) for port in outputs[name]]
-    gradients = {port.of: port for port in outputs[found.backward] if port.role == "gradient"}
+    functions = [_function(function) for function in entry["functions"]]
+    update = Update(str(entry["backward"]), str(entry["scalars"]), functions)
+    renewed = [port.updates for name in (update.backward, update.scalars) for port in outputs[name]]
+    gradients = {port.of: port for port in outputs[update.backward] if port.role == "gradient"}
     for function in functions:
         _check_function(function, inputs[function.graph], outputs[function.graph], state, gradients)
         written = [port.updates for port in outputs[function.graph]]
-        renewed += [one[port] for one in function.members for port in written]
+        renewed += [members[port] for members in function.members for port in written]
     if sorted(filter(None, renewed)) != sorted(state):
         raise ValueError("the parts of a step do not renew the state")
-    if sum(port.role == "loss" for port in outputs[found.backward]) != 1:
-        raise ValueError(f"{found.backward} has not one loss")
-    fed_too = {port.name for port in inputs["train_step"] if port.role not in HELD}
-    for name in (found.backward, found.scalars):
-        _check_part(name, inputs[name], outputs[name], state, fed_too)
-    scalars = {port.name for port in outputs[found.scalars]}
-    for name, known in ((found.backward, state), (found.scalars, state)):
-        strange = [x.name for x in inputs[name] if x.role in HELD and x.name not in known]
+    if sum(port.role == "loss" for port in outputs[update.backward]) != 1:
+        raise ValueError(f"{update.backward} has not one loss")
+    step_feeds = {port.name for port in inputs["train_step"] if port.role not in HELD}
+    for name in (update.backward, update.scalars):
+        _check_part(name, inputs[name], outputs[name], state, step_feeds)
+    scalars = {port.name for port in outputs[update.scalars]}
+    for name in (update.backward, update.scalars):
+        strange = [x.name for x in inputs[name] if x.role in HELD and x.name not in state]
         strange += [x.of for x in inputs[name] if x.role == "gradient" and x.of not in gradients]
         if strange:
             raise ValueError(f"{name} takes {strange[0]!r}, which there is not")
     for function in functions:
         if any(x.role == "scalar" and x.name not in scalars for x in inputs[function.graph]):
             raise ValueError(f"{function.graph} takes a scalar which there is not")
-    return found
+    return update
+
+
+def _function(entry: Mapping[str, Any]) -> Function:
+    members = [{str(port): str(tensor) for port, tensor in tensors.items()} for tensors in entry["members"]]
+    return Function(str(entry["graph"]), members)
 
 
 def _check_part(
-    name: str, inputs: list[Port], outputs: list[Port], state: Mapping[str, Port], known: set[str]
+    name: str, inputs: list[Port], outputs: list[Port], state: Mapping[str, Port], step_feeds: set[str]
 ) -> None:
     """Refuse a part of a step that is fed what a step is not, or returns what nothing takes."""
-    strange = [x.name for x in inputs if x.role not in (*HELD, "gradient") and x.name not in known]
+    strange = [x.name for x in inputs if x.role not in (*HELD, "gradient") and x.name not in step_feeds]
     for port in outputs:
-        of = state.get(port.updates or port.of)
-        if of is not None:
-            fits = (of.shape, of.dtype) == (port.shape, port.dtype)
+        tensor = state.get(port.updates or port.of)
+        if tensor is not None:
+            fits = (tensor.shape, tensor.dtype) == (port.shape, port.dtype)
         else:
             fits = not port.updates and port.role in ("loss", "scalar") and not port.shape
         strange += [] if fits else [port.name]
@@ -245,12 +243,12 @@ def _check_function(
     for members in function.members:
         if members.keys() != arrays.keys():
             raise ValueError(f"{function.graph} is not given what it takes")
-        found = [
+        tensors = [
             (gradients if port.role == "gradient" else state)[members[name]] for name, port in arrays.items()
         ]
-        if any(one.dtype != port.dtype for one, port in zip(found, arrays.values(), strict=True)):
+        if any(tensor.dtype != port.dtype for tensor, port in zip(tensors, arrays.values(), strict=True)):
             raise ValueError(f"{function.graph} takes other dtypes than {members} have")
-        if len({one.shape for one in found}) != 1:
+        if len({tensor.shape for tensor in tensors}) != 1:
             raise ValueError(f"{function.graph} is given tensors of several shapes: {members}")
 
 
@@ -264,16 +262,16 @@ def _check(inputs: dict[str, list[Port]], outputs: dict[str, list[Port]], state:
     for name in ("train_step", "gradients", "eval"):
         if sum(port.role == "loss" for port in outputs[name]) != 1:
             raise ValueError(f"{name} has not one loss")
-    given = dict.fromkeys(GRAPHS, state) | {"predict": {port.of for port in outputs["merge"]}}
+    available = dict.fromkeys(GRAPHS, state) | {"predict": {port.of for port in outputs["merge"]}}
     for name in GRAPHS:
-        strange = [x.name for x in inputs[name] if x.role in HELD and x.name not in given[name]]
+        strange = [x.name for x in inputs[name] if x.role in HELD and x.name not in available[name]]
         if strange:
             raise ValueError(f"{name} takes {strange[0]!r}, which there is not")
 
 
-def _rate(said: Mapping[str, Any]) -> None:
-    if "schedule" not in said:
-        float(said["default"])
+def _rate(rate: Mapping[str, Any]) -> None:
+    if "schedule" not in rate:
+        float(rate["default"])
 
 
 def _port(entry: Mapping[str, Any]) -> Port:
@@ -315,29 +313,29 @@ def _plain(name: str) -> str:
 # ---------------------------------------------------------------------------------------------- feeds
 
 
-def fed(what: str, wanted: list[Port], given: Mapping[str, Any]) -> dict[str, Array]:
+def fed(what: str, ports: list[Port], values: Mapping[str, Any]) -> dict[str, Array]:
     """The values to feed, as arrays of the dtypes and shapes that a graph takes.
 
     Args:
         what: the caller, for errors.
-        wanted: the inputs.
-        given: arrays, numbers or lists, by name.
+        ports: the inputs.
+        values: arrays, numbers or lists, by name.
 
     Raises:
         ArgumentError: an input is missing, or there is no such input.
         DTypeError, ShapeError: an array has the wrong dtype or shape.
     """
-    names = [port.name for port in wanted]
-    unknown = next((name for name in given if name not in names), None)
+    names = [port.name for port in ports]
+    unknown = next((name for name in values if name not in names), None)
     if unknown is not None:
         raise error(
             "ArgumentError", f"{what}: there is no input {unknown!r}; it takes {', '.join(names) or 'none'}"
         )
-    missing = [name for name in names if name not in given]
+    missing = [name for name in names if name not in values]
     if missing:
         raise error("ArgumentError", f"{what}: {', '.join(missing)} is missing; it takes {', '.join(names)}")
     sizes: dict[str, tuple[int, str]] = {}
-    return {port.name: _fitting(what, port, given[port.name], sizes) for port in wanted}
+    return {port.name: _fitting(what, port, values[port.name], sizes) for port in ports}
 
 
 def _fitting(what: str, port: Port, value: object, sizes: dict[str, tuple[int, str]]) -> Array:
@@ -363,13 +361,13 @@ def _fitting(what: str, port: Port, value: object, sizes: dict[str, tuple[int, s
             f"{what}: {port.name} has the shape {show_shape(port.shape)}, not {show_shape(array.shape)}",
         )
     for size, actual in zip(port.shape, array.shape, strict=True):
-        known, whose = (size, "") if isinstance(size, int) else sizes.get(size, (actual, ""))
-        if actual != known:
-            said = f", and {size} is {known} in {whose}" if whose else ""
+        expected, whose = (size, "") if isinstance(size, int) else sizes.get(size, (actual, ""))
+        if actual != expected:
+            hint = f", and {size} is {expected} in {whose}" if whose else ""
             raise error(
                 "ShapeError",
                 f"{what}: {port.name} has the shape {show_shape(port.shape)}, "
-                f"not {show_shape(array.shape)}{said}",
+                f"not {show_shape(array.shape)}{hint}",
             )
         if isinstance(size, str) and re.fullmatch(r"\w+", size):
             sizes.setdefault(size, (actual, port.name))
@@ -379,33 +377,33 @@ def _fitting(what: str, port: Port, value: object, sizes: dict[str, tuple[int, s
 # -------------------------------------------------------------------------------------------- results
 
 
-def check_made(path: Path, outputs: list[Port], made: Sequence[object]) -> None:
+def check_results(path: Path, outputs: list[Port], results: Sequence[object]) -> None:
     """Refuse results of a graph that are not what the manifest says.
 
     Args:
         path: the file of the graph, for errors.
         outputs: what it returns, as the manifest describes it.
-        made: the results.
+        results: in the same order.
 
     Raises:
         GraphError: a result has another dtype or shape, or is no array.
     """
-    for port, result in zip(outputs, made, strict=True):
+    for port, result in zip(outputs, results, strict=True):
         if not isinstance(result, np.ndarray):
-            found = f"a {type(result).__name__}"
-        elif result.dtype == dtype_of(port.dtype) and _is_of(result.shape, port.shape):
+            actual = f"a {type(result).__name__}"
+        elif result.dtype == dtype_of(port.dtype) and _is_allowed(result.shape, port.shape):
             continue
         else:
-            found = f"{result.dtype}{show_shape(result.shape)}"
+            actual = f"{result.dtype}{show_shape(result.shape)}"
         raise error(
             "GraphError",
-            f"{path} is not the graph of the manifest: {port.name} is {found}, "
+            f"{path} is not the graph of the manifest: {port.name} is {actual}, "
             f"not {port.dtype}{show_shape(port.shape)}",
         )
 
 
-def _is_of(actual: tuple[int, ...], said: tuple[int | str, ...]) -> bool:
+def _is_allowed(actual: tuple[int, ...], declared: tuple[int | str, ...]) -> bool:
     """Whether a shape is one that the manifest allows; named sizes may be any."""
-    return len(actual) == len(said) and all(
-        isinstance(size, str) or size == one for one, size in zip(actual, said, strict=True)
+    return len(actual) == len(declared) and all(
+        isinstance(size, str) or size == length for length, size in zip(actual, declared, strict=True)
     )

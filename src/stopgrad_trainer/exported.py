@@ -82,10 +82,10 @@ def with_weights(model: bytes, weights: Mapping[str, Array], folder: Path) -> by
             parts.append(message(GRAPH, _graph(field.value, weights, folder)))
         else:
             parts.append(field.whole)
-    made = b"".join(parts)
-    if len(made) > LARGEST:
-        raise error("FileError", f"the model has {len(made)} bytes, and a file of ONNX holds {LARGEST}")
-    return made
+    result = b"".join(parts)
+    if len(result) > LARGEST:
+        raise error("FileError", f"the model has {len(result)} bytes, and a file of ONNX holds {LARGEST}")
+    return result
 
 
 def _graph(graph: memoryview, weights: Mapping[str, Array], folder: Path) -> bytes:
@@ -94,26 +94,28 @@ def _graph(graph: memoryview, weights: Mapping[str, Array], folder: Path) -> byt
         if field.number == _INPUT and _named(field, _INPUT_NAME) in weights:
             continue
         if field.number == INITIALIZER and isinstance(field.value, memoryview):
-            parts.append(message(INITIALIZER, _taken_in(field.value, folder)))
+            parts.append(message(INITIALIZER, _with_data(field.value, folder)))
         else:
             parts.append(field.whole)
     parts += [message(INITIALIZER, _tensor(name, array)) for name, array in weights.items()]
     return b"".join(parts)
 
 
-def _taken_in(tensor: memoryview, folder: Path) -> bytes | memoryview:
+def _with_data(tensor: memoryview, folder: Path) -> bytes | memoryview:
     """A tensor with its data in it."""
-    held = list(fields(tensor))
-    if not any(field.number == _LOCATION and field.value == 1 for field in held):
+    own_fields = list(fields(tensor))
+    if not any(field.number == _LOCATION and field.value == 1 for field in own_fields):
         return tensor
-    said = {}
-    for field in held:
+    external = {}
+    for field in own_fields:
         if field.number == _EXTERNAL and isinstance(field.value, memoryview):
-            entry = {one.number: one.text for one in fields(field.value)}
-            said[entry.get(_KEY, "")] = entry.get(_VALUE, "")
-    data = _stored(folder, said.get("location", ""), said.get("offset") or "0", said.get("length", ""))
-    kept = [field.whole for field in held if field.number not in (_EXTERNAL, _LOCATION)]
-    return b"".join([*kept, message(RAW, data)])
+            entry = {item.number: item.text for item in fields(field.value)}
+            external[entry.get(_KEY, "")] = entry.get(_VALUE, "")
+    data = _stored(
+        folder, external.get("location", ""), external.get("offset") or "0", external.get("length", "")
+    )
+    others = [field.whole for field in own_fields if field.number not in (_EXTERNAL, _LOCATION)]
+    return b"".join([*others, message(RAW, data)])
 
 
 def _stored(folder: Path, name: str, offset: str, length: str) -> bytes:
@@ -162,7 +164,7 @@ def open_plain(path: Path) -> BinaryIO:
 def _named(field: Field, number: int) -> str:
     if isinstance(field.value, int):
         return ""
-    return next((one.text for one in fields(field.value) if one.number == number), "")
+    return next((item.text for item in fields(field.value) if item.number == number), "")
 
 
 def _tensor(name: str, array: Array) -> bytes:
@@ -181,46 +183,46 @@ def fields(whole: memoryview) -> Iterator[Field]:
     Raises:
         FileError: it is damaged.
     """
-    at, end = 0, len(whole)
-    while at < end:
-        start = at
-        tag, at = _read_varint(whole, at)
+    position, end = 0, len(whole)
+    while position < end:
+        start = position
+        tag, position = _read_varint(whole, position)
         value: int | memoryview
         kind = tag & 7
         if kind == 0:
-            value, at = _read_varint(whole, at)
+            value, position = _read_varint(whole, position)
         elif kind == 2:
-            length, at = _read_varint(whole, at)
-            value, at = whole[at : at + length], at + length
+            length, position = _read_varint(whole, position)
+            value, position = whole[position : position + length], position + length
         elif kind in (1, 5):
             length = 8 if kind == 1 else 4
-            value, at = whole[at : at + length], at + length
+            value, position = whole[position : position + length], position + length
         else:
             raise error("FileError", f"the model is damaged: a field of kind {kind} at byte {start}")
-        if at > end:
+        if position > end:
             raise error("FileError", "the model is truncated")
-        yield Field(tag >> 3, value, whole[start:at])
+        yield Field(tag >> 3, value, whole[start:position])
 
 
-def _read_varint(whole: memoryview, at: int) -> tuple[int, int]:
+def _read_varint(whole: memoryview, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if at >= len(whole) or shift > 63:
+        if position >= len(whole) or shift > 63:
             raise error("FileError", "the model is truncated or damaged")
-        byte = whole[at]
+        byte = whole[position]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, at
+            return value, position
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def message(number: int, content: bytes | memoryview) -> bytes:

@@ -13,8 +13,8 @@ def part(name: str) -> Any:
 
 def error(kind: str, message: str) -> Exception:
     """An error of ``stopgrad``, by the name of its class."""
-    made: Exception = getattr(part("errors"), kind)(message)
-    return made
+    exception: Exception = getattr(part("errors"), kind)(message)
+    return exception
 
 
 def is_ours(caught: BaseException) -> bool:

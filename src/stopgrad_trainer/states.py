@@ -64,25 +64,25 @@ class StateFile:
         state = self._state
         with open(self._path, "rb") as file:
             count = int.from_bytes(file.read(8), "little")
-            held: dict[str, Any] = json.loads(file.read(count))
+            header: dict[str, Any] = json.loads(file.read(count))
             size = os.fstat(file.fileno()).st_size
-        held.pop("__metadata__", None)
-        missing = [name for name in self._wanted if name not in held]
-        extra = sorted(name for name in held if name not in state)
+        header.pop("__metadata__", None)
+        missing = [name for name in self._wanted if name not in header]
+        extra = sorted(name for name in header if name not in state)
         if missing or extra:
-            said = f"it lacks {_some(missing)}" if missing else f"it has {_some(extra)} besides"
-            raise error("FileError", f"{self._path} is the state of another training: {said}")
+            difference = f"it lacks {_some(missing)}" if missing else f"it has {_some(extra)} besides"
+            raise error("FileError", f"{self._path} is the state of another training: {difference}")
         places = {}
         for name, port in self._wanted.items():
-            kind, shape = held[name]["dtype"], tuple(held[name]["shape"])
+            kind, shape = header[name]["dtype"], tuple(header[name]["shape"])
             if kind != _NAMES[port.dtype] or shape != port.shape:
-                named = next((dtype for dtype, one in _NAMES.items() if one == kind), kind)
+                named = next((dtype for dtype, code in _NAMES.items() if code == kind), kind)
                 raise error(
                     "FileError",
                     f"{self._path} is the state of another training: for {name} it holds "
                     f"{named}{show_shape(shape)}, not {port.dtype}{show_shape(port.shape)}",
                 )
-            first, last = held[name]["data_offsets"]
+            first, last = header[name]["data_offsets"]
             length = math.prod(shape) * dtype_of(port.dtype).itemsize
             if not 0 <= first <= last <= size - 8 - count or last - first != length:
                 raise ValueError(f"{name} lies at {first} to {last}")
@@ -97,31 +97,31 @@ class StateFile:
         """
         try:
             with open(self._path, "rb", buffering=0) as file:
-                for name, at in sorted(self._places.items(), key=lambda item: item[1]):
+                for name, start in sorted(self._places.items(), key=lambda item: item[1]):
                     flat = arrays[name].reshape(-1)
-                    left = flat.view(np.uint8).data.cast("B") if flat.size else memoryview(b"")
-                    left = _behind_hole(file.fileno(), at, left)
-                    file.seek(at + flat.nbytes - len(left))
-                    while left:
-                        done = file.readinto(left)
+                    remaining = flat.view(np.uint8).data.cast("B") if flat.size else memoryview(b"")
+                    remaining = _behind_hole(file.fileno(), start, remaining)
+                    file.seek(start + flat.nbytes - len(remaining))
+                    while remaining:
+                        done = file.readinto(remaining)
                         if not done:
                             raise ValueError("it ends too early")
-                        left = left[done:]
+                        remaining = remaining[done:]
                     if sys.byteorder == "big":
                         flat.byteswap(inplace=True)
         except (OSError, ValueError) as caught:
             raise error("FileError", f"{Path(self._path)} cannot be read: {caught}") from caught
 
 
-def _behind_hole(file: int, at: int, left: memoryview) -> memoryview:
+def _behind_hole(file: int, start: int, remaining: memoryview) -> memoryview:
     """What must be read of memory that holds zeros: a file may have holes, which stand for zeros."""
-    if len(left) < _HOLE or not hasattr(os, "SEEK_DATA"):
-        return left
+    if len(remaining) < _HOLE or not hasattr(os, "SEEK_DATA"):
+        return remaining
     try:
-        return left[max(0, os.lseek(file, at, os.SEEK_DATA) - at) :]
+        return remaining[max(0, os.lseek(file, start, os.SEEK_DATA) - start) :]
     except OSError as caught:
         return (
-            memoryview(b"") if caught.errno == errno.ENXIO else left
+            memoryview(b"") if caught.errno == errno.ENXIO else remaining
         )  # The rest is a hole, or it cannot say.
 
 

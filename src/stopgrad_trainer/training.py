@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad_trainer.contents import FORMAT, HELD, AnyPath, check_made, contents, fed
+from stopgrad_trainer.contents import FORMAT, HELD, AnyPath, check_results, contents, fed
 from stopgrad_trainer.exported import Array, open_plain, with_weights
 from stopgrad_trainer.memory import Doubled, InPlace, memory_of
 from stopgrad_trainer.needed import error, is_ours, part
@@ -78,16 +78,16 @@ class Trainer:
             EngineError: the runtime failed. The state is unchanged; unless it failed while it renewed the
                 state in place: then all that asks for the state is an error, until :meth:`restore`.
         """
-        given = self._given(batch, named)
-        wanted = [port for port in self._contents.inputs["train_step"] if port.role not in HELD]
-        rate = next((port for port in wanted if port.role == "learning_rate"), None)
+        values = self._by_name(batch, named)
+        ports = [port for port in self._contents.inputs["train_step"] if port.role not in HELD]
+        rate = next((port for port in ports if port.role == "learning_rate"), None)
         if rate is None and learning_rate is not None:
             raise error(
                 "ArgumentError", "step: a schedule gives the learning rate of this training; leave it out"
             )
         if rate is not None:
-            given[rate.name] = self.learning_rate if learning_rate is None else learning_rate
-        arrays = fed("step", wanted, given)
+            values[rate.name] = self.learning_rate if learning_rate is None else learning_rate
+        arrays = fed("step", ports, values)
         with self._lock_outside("step"):
             return self._whole().step(arrays)
 
@@ -109,7 +109,7 @@ class Trainer:
         Args:
             batch, named: the batch and its labels, as for :meth:`step`.
         """
-        return self._asked("eval", batch, named)
+        return self._answer("eval", batch, named)
 
     def gradients(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
         """The gradients of the loss before clipping, by the names of the parameters.
@@ -117,8 +117,8 @@ class Trainer:
         Args:
             batch, named: the batch and its labels, as for :meth:`step`.
         """
-        found = self._asked("gradients", batch, named)
-        return {port.of: found[port.name] for port in self._contents.outputs["gradients"] if port.of}
+        results = self._answer("gradients", batch, named)
+        return {port.of: results[port.name] for port in self._contents.outputs["gradients"] if port.of}
 
     def predict(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
         """The model's outputs, by name; needs no labels.
@@ -126,29 +126,29 @@ class Trainer:
         Args:
             batch, named: the model's inputs, as for :meth:`step`.
         """
-        given = self._given(batch, named)
+        values = self._by_name(batch, named)
         with self._lock:
-            return self._outputs("predict", given, self._weights())
+            return self._outputs("predict", values, self._weights())
 
-    def _asked(self, graph: str, batch: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
-        given = self._given(batch, named)
+    def _answer(self, graph: str, batch: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+        values = self._by_name(batch, named)
         with self._lock:
-            found = self._outputs(graph, given, self._arrays())
+            results = self._outputs(graph, values, self._arrays())
         for port in self._contents.outputs[graph]:
             if port.role == "loss":
-                found[port.name] = float(found[port.name])
-        return found
+                results[port.name] = float(results[port.name])
+        return results
 
-    def _outputs(self, graph: str, given: dict[str, Any], held: Mapping[str, Array]) -> dict[str, Any]:
+    def _outputs(self, graph: str, values: dict[str, Any], carried: Mapping[str, Array]) -> dict[str, Any]:
         inputs = self._contents.inputs[graph]
-        arrays = fed(graph, [port for port in inputs if port.role not in HELD], given)
-        feeds = arrays | {port.name: held[port.name] for port in inputs if port.role in HELD}
+        arrays = fed(graph, [port for port in inputs if port.role not in HELD], values)
+        feeds = arrays | {port.name: carried[port.name] for port in inputs if port.role in HELD}
         session = self._runtime.session(graph)
         outputs = self._contents.outputs[graph]
         names = [port.name for port in outputs]
-        made = self._runtime.run(graph, lambda: session.run(names, feeds))
-        check_made(self._contents.files[graph], outputs, made)
-        return dict(zip(names, made, strict=True))
+        results = self._runtime.run(graph, lambda: session.run(names, feeds))
+        check_results(self._contents.files[graph], outputs, results)
+        return dict(zip(names, results, strict=True))
 
     # ------------------------------------------------------------------------------------------- state
 
@@ -232,13 +232,13 @@ class Trainer:
             with open_plain(self._contents.files["predict"]) as stored:
                 model = stored.read()
             with self._lock:
-                made = with_weights(model, self._weights(), self._contents.folder)
+                exported = with_weights(model, self._weights(), self._contents.folder)
         except OSError as caught:
             if is_ours(caught):
                 raise
             raise error("FileError", f"{self._contents.folder} cannot be read: {caught}") from caught
         with part("graph.files").replacing(path) as file, open(file, "wb", closefd=False) as stream:
-            stream.write(made)
+            stream.write(exported)
 
     def _read(self, path: AnyPath) -> Doubled | InPlace:
         """The state of a file, in memory of its own, which is complete when it takes the old one's place."""
@@ -268,11 +268,11 @@ class Trainer:
         if all(port.of in arrays for port in outputs):
             return {port.of: arrays[port.of] for port in outputs}
         if not memory.merged:
-            found = self._outputs("merge", {}, arrays)
-            memory.merged.update({port.of: found[port.name] for port in outputs})
+            merged = self._outputs("merge", {}, arrays)
+            memory.merged.update({port.of: merged[port.name] for port in outputs})
         return memory.merged
 
-    def _given(self, batch: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+    def _by_name(self, batch: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
         if batch is not None and not isinstance(batch, Mapping):
             raise error("ArgumentError", f"a batch is fed by name, or as a dict, not as {batch!r:.60}")
         return {**(batch or {}), **named}
