@@ -107,28 +107,28 @@ class InPlace:
         self.arrays: dict[str, Array] = {}
         self.merged: dict[str, Array] = {}
         self._gradients: dict[str, Array] = {}
-        self._flat = [self._laid_out(function) for function in update.functions]
-        known = self.arrays
-        self.arrays = {n: known[n] if n in known else _like(port) for n, port in contents.state.items()}
+        self._flat = [self._lay_out(function) for function in update.functions]
+        laid_out = self.arrays
+        self.arrays = {n: laid_out[n] if n in laid_out else _like(port) for n, port in contents.state.items()}
         fill(self.arrays)
         self._loss = _loss_of(contents, update.backward)
         self._steps: list[Any] | None = None
-        self._kept: list[Any] = []
+        self._alive: list[Any] = []
         self._under_way = Calls()
         self._threads = runtime.threads
 
-    def _laid_out(self, function: Function) -> dict[str, Array]:
+    def _lay_out(self, function: Function) -> dict[str, Array]:
         """The arrays in which a function's tensors lie, by the names of its inputs."""
         ports = [port for port in self._contents.inputs[function.graph] if port.role != "scalar"]
-        shapes = [self._contents.state[one[ports[0].name]].shape for one in function.members]
+        shapes = [self._contents.state[members[ports[0].name]].shape for members in function.members]
         sizes = [math.prod(int(side) for side in shape) for shape in shapes]
         ends = np.cumsum([0, *[-(-size // _ALIGNED) * _ALIGNED for size in sizes]])
-        made = {port.name: _zeros(int(ends[-1]), dtype_of(port.dtype)) for port in ports}
-        for members, shape, size, at in zip(function.members, shapes, sizes, ends, strict=False):
+        arrays = {port.name: _zeros(int(ends[-1]), dtype_of(port.dtype)) for port in ports}
+        for members, shape, size, start in zip(function.members, shapes, sizes, ends, strict=False):
             for port in ports:
                 place = self._gradients if port.role == "gradient" else self.arrays
-                place[members[port.name]] = made[port.name][at : at + size].reshape(shape)
-        return made
+                place[members[port.name]] = arrays[port.name][start : start + size].reshape(shape)
+        return arrays
 
     @property
     def torn(self) -> bool:
@@ -199,8 +199,8 @@ class InPlace:
         if beside:
             self._threads = 1  # Blocks use the same memory one after another.
         calls: list[Call] = []
-        for at in range(0, len(next(iter(flat.values()))), BLOCK):
-            parts = {name: whole[at : at + BLOCK] for name, whole in flat.items()}
+        for start in range(0, len(next(iter(flat.values()))), BLOCK):
+            parts = {name: whole[start : start + BLOCK] for name, whole in flat.items()}
             values = {name: value(part) for name, part in parts.items()}
             binding = session.io_binding()
             for port in inputs:
@@ -210,14 +210,14 @@ class InPlace:
             after: list[Call] = []
             for port in outputs:
                 part = parts[port.updates]
-                made = values[port.updates]
+                output = values[port.updates]
                 if not port.over:
                     scratch = beside[port.name][: len(part)]
-                    made = value(scratch)
+                    output = value(scratch)
                     after.append((np.ndarray.__setitem__, part, ..., scratch))
-                binding.bind_ortvalue_output(port.name, made)
+                binding.bind_ortvalue_output(port.name, output)
             calls += [call_in_c(session, binding), *after]
-        self._kept += [shared, beside]
+        self._alive += [shared, beside]
         return calls
 
 

@@ -36,14 +36,16 @@ class Runtime:
         self._library = module("onnxruntime", "a Trainer", "onnx")
         self._contents, self._threads, self.providers = contents, threads, list(providers)
         self.threads = threads or _processors()
-        self._blocks = {one.graph for one in contents.update.functions} if contents.update else set()
+        self._blocks = (
+            {function.graph for function in contents.update.functions} if contents.update else set()
+        )
         self._mapped = mapped and (contents.folder / WEIGHTS).exists()
         self.sessions: dict[str, Any] = {}
 
     def session(self, graph: str) -> Any:
         """The session of a graph."""
-        found = self.sessions.get(graph)
-        if found is None:
+        session = self.sessions.get(graph)
+        if session is None:
             options = self._library.SessionOptions()
             options.log_severity_level = 3
             options.enable_mem_pattern = False  # It would keep the memory of all activations.
@@ -59,11 +61,11 @@ class Runtime:
             if self._mapped:  # Copies are made of what is packed for products, and of what is transposed.
                 options.add_session_config_entry("session.disable_prepacking", "1")
                 more["disabled_optimizers"] = ["ConstantFolding"]
-            made = lambda: self._library.InferenceSession(
+            create = lambda: self._library.InferenceSession(
                 str(path), options, providers=self.providers, **more
             )
-            found = self.sessions[graph] = self.run(graph, made)
-        return found
+            session = self.sessions[graph] = self.run(graph, create)
+        return session
 
     def value(self, array: Array) -> Any:
         """An array as a value of the runtime, in the same memory."""

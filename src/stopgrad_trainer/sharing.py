@@ -32,9 +32,9 @@ class Calls:
         self._helpers = [_Helper(self._calls) for _ in range(min(threads, len(calls)) - 1)]
         self._ended: list[bool] = []
         self._all = [
-            *[one.begin() for one in self._helpers],
+            *[helper.begin() for helper in self._helpers],
             _calling(self._calls),
-            *[one.wait() for one in self._helpers],
+            *[helper.wait() for helper in self._helpers],
             *last,
             (self._ended.append, True),
         ]
@@ -46,20 +46,20 @@ class Calls:
             BaseException: one of them has raised it.
         """
         try:
-            for one in self._helpers:
-                one.start()
+            for helper in self._helpers:
+                helper.start()
             _make(self._all)
         finally:
-            for one in self._helpers:
-                one.stop()
-        for error in [error for one in self._helpers for error in one.errors]:
+            for helper in self._helpers:
+                helper.stop()
+        for error in [error for helper in self._helpers for error in helper.errors]:
             raise error
 
     @property
     def torn(self) -> bool:
         """Whether some have been made, and others not, since one has failed."""
         begun = operator.length_hint(self._calls) < self._count
-        return begun and not (self._ended and not any(one.errors for one in self._helpers))
+        return begun and not (self._ended and not any(helper.errors for helper in self._helpers))
 
 
 def _calling(calls: Any) -> Call:
@@ -101,8 +101,8 @@ class _Helper:
         While Python waits for a lock, handlers of signals run. So this asks for the lock again and again, and
         lets others run while NumPy copies. It is short, since all take their calls from one iterator.
         """
-        one, other = np.zeros((2, 4096), np.float32)
-        others_run = iter(partial(np.copyto, one, other), True)
+        target, source = np.zeros((2, 4096), np.float32)
+        others_run = iter(partial(np.copyto, target, source), True)
         ended = iter(partial(self._works.acquire, False), True)
         return (deque, zip(others_run, ended, strict=False), 0)
 
