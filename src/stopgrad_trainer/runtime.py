@@ -57,12 +57,12 @@ class Runtime:
             path = self._contents.files.get(graph)
             if path is None:
                 raise error("FileError", f"{self._contents.folder} has no graph {graph}")
-            more: dict[str, Any] = {"enable_fallback": 0}  # Else it prints, and tries once more.
+            settings: dict[str, Any] = {"enable_fallback": 0}  # Else it prints, and tries once more.
             if self._mapped:  # Copies are made of what is packed for products, and of what is transposed.
                 options.add_session_config_entry("session.disable_prepacking", "1")
-                more["disabled_optimizers"] = ["ConstantFolding"]
+                settings["disabled_optimizers"] = ["ConstantFolding"]
             create = lambda: self._library.InferenceSession(
-                str(path), options, providers=self.providers, **more
+                str(path), options, providers=self.providers, **settings
             )
             session = self.sessions[graph] = self.run(graph, create)
         return session

@@ -79,11 +79,11 @@ def _taken_apart(tree: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]], 
         )
     if not (hasattr(tree, "dtype") and hasattr(tree, "__array__")):
         raise ArgumentError(f"{name or 'the structure'} is {tree!r:.60}, which is no array, number or text")
-    own = name or "array"
-    while own in arrays or own == "__metadata__":
-        own += "'"
-    arrays[own] = as_array(tree)
-    return ["array", own]
+    own_name = name or "array"
+    while own_name in arrays or own_name == "__metadata__":
+        own_name += "'"
+    arrays[own_name] = as_array(tree)
+    return ["array", own_name]
 
 
 def _parts(tree: Any, name: str) -> tuple[str, list[tuple[Any, Any]]] | None:

@@ -268,11 +268,11 @@ class Batches:
             flags = require("absl.flags", "sg.data with workers", "scale").FLAGS
             if not flags.is_parsed():  # grain reads them when it starts processes.
                 flags.mark_as_parsed()
-            each = max(1, self._prefetch // self._workers)
+            per_worker = max(1, self._prefetch // self._workers)
             # Through pipes: containers have little shared memory, and a killed run would leak it.
             options = grain.experimental.DatasetOptions(min_shm_size=sys.maxsize)
             dataset = grain.experimental.WithOptionsIterDataset(dataset, options)
-            dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(self._workers, each))
+            dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(self._workers, per_worker))
         self._elements = iter(dataset)
         self._finalizer = weakref.finalize(self, _end, reader, self._elements)
 
@@ -321,14 +321,14 @@ class Batches:
         if not isinstance(state, Mapping) or not own.keys() <= state.keys():
             raise ArgumentError(f"data.restore: needs what Batches.state() gave, not {state!r:.80}")
         fixed = own.keys() - {"position", "epochs"}
-        other = [
+        differences = [
             f"{name} {state[name]!r}, here {own[name]!r}"
             for name in own
             if name in fixed and state[name] != own[name]
         ]
-        if other:
+        if differences:
             raise CheckpointError(
-                f"data.restore: the state is that of other batches: {'; '.join(other)}. Its position, "
+                f"data.restore: the state is that of other batches: {'; '.join(differences)}. Its position, "
                 f"{state['position']}, means nothing in these"
             )
         position = state["position"]

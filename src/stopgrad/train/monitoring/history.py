@@ -76,10 +76,10 @@ class History:
             unsteady = self._times[name] == UNSTEADY
             if self._times[name] <= UNSTEADY or verdict.state == NOT_FINITE:
                 groups.setdefault((verdict.state, verdict.cause, unsteady), []).append(name)
-        every = list(sample.verdicts)
+        all_names = list(sample.verdicts)
         changes = []
         for (state, cause, unsteady), keys in groups.items():
-            listed = names(keys, every, _ROOM)
+            listed = names(keys, all_names, _ROOM)
             text = _unsteady(listed) if unsteady else _changed(listed, state, cause)
             sentence = f"{'at' if unsteady else 'since'} step {sample.step}, {text}"
             changes.append(Change(sample.step, state, tuple(keys), cause, unsteady, sentence))

@@ -134,15 +134,16 @@ class Rule(metaclass=_Checked):
 
     def _check_all(self) -> None:
         check_rate(self.learning_rate)
-        for one in fields(self):
-            check = _CHECKS.get(str(one.type))
+        for entry in fields(self):
+            check = _CHECKS.get(str(entry.type))
             if check is not None:
-                object.__setattr__(self, one.name, check(getattr(self, one.name), one.name))
+                object.__setattr__(self, entry.name, check(getattr(self, entry.name), entry.name))
         self.check()
 
     def altered(self, **changes: Any) -> Self:
         """The same rule with other hyperparameters."""
-        return type(self)(**{**{one.name: getattr(self, one.name) for one in fields(self)}, **changes})
+        present = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return type(self)(**{**present, **changes})
 
     def check(self) -> None:
         """Raise for invalid combinations of hyperparameters."""

@@ -126,8 +126,8 @@ def _power(start: float, end: float, steps: int, power: float) -> Callable[[Tens
     count = _count(steps, "steps")
 
     def rate(step: Tensor) -> Tensor:
-        left = 1.0 - minimum(step, float(count)) / float(count)
-        return last + (first - last) * (left if exponent == 1.0 else pow(left, exponent))
+        remaining = 1.0 - minimum(step, float(count)) / float(count)
+        return last + (first - last) * (remaining if exponent == 1.0 else pow(remaining, exponent))
 
     return rate
 
@@ -159,15 +159,16 @@ def cosine(
         [0.1, 0.05, 0.1, 0.05, 0.1]
     """
     first, last = at_least(start, "start"), at_least(end, "end")
-    count, factor, again = _count(steps, "steps"), _count(stretch, "stretch"), flag(restarts, "restarts")
-    if factor > 1 and not again:
+    count, factor = _count(steps, "steps"), _count(stretch, "stretch")
+    with_restarts = flag(restarts, "restarts")
+    if factor > 1 and not with_restarts:
         raise ArgumentError("stretch is about the rounds after restarts; give restarts=True")
 
     def rate(step: Tensor) -> Tensor:
-        done = _in_round(step, count, factor) if again else minimum(step, float(count)) / float(count)
+        done = _in_round(step, count, factor) if with_restarts else minimum(step, float(count)) / float(count)
         return last + (first - last) * (0.5 * (1.0 + cos(math.pi * done)))
 
-    more = f", restarts=True, stretch={factor}" if again else ""
+    more = f", restarts=True, stretch={factor}" if with_restarts else ""
     return Schedule(f"cosine({start!r}, {steps!r}{f', {end!r}' if end else ''}{more})", rate)
 
 
@@ -182,8 +183,8 @@ def _in_round(step: Tensor, steps: int, stretch: int) -> Tensor:
     guess = floor(log(step * ((stretch - 1.0) / steps) + 1.0) / math.log(stretch))
     # Rounding may put the first step of a round into the one before it, and the last into the next.
     too_early, too_late = step >= begin(guess + 1.0), step < begin(guess)
-    now = guess + cast(too_early, guess.dtype) - cast(too_late, guess.dtype)
-    return (step - begin(now)) / (begin(now + 1.0) - begin(now))
+    current = guess + cast(too_early, guess.dtype) - cast(too_late, guess.dtype)
+    return (step - begin(current)) / (begin(current + 1.0) - begin(current))
 
 
 @guarded("optimizers.exponential")

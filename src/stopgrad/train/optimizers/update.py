@@ -157,9 +157,9 @@ class _Step:
             self.next.update(moved())
             return
         changing = self._changing(slots)
-        now = conditions[0] if len(conditions) == 1 else logical_and(conditions[0], conditions[1])
+        changes = conditions[0] if len(conditions) == 1 else logical_and(conditions[0], conditions[1])
         # The new values are computed only in the runs that change them.
-        new = cond(now, lambda: list(moved().values()), lambda: list(changing))
+        new = cond(changes, lambda: list(moved().values()), lambda: list(changing))
         self.next.update(zip(changing, new, strict=True))
 
     def _accumulated(self, wide: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Output | None]:

@@ -153,9 +153,9 @@ class Elementwise(Writing):
         shape = self.broadcast(x, y)
         kinds = [(np.dtype(np.int64), ()), (BOOL, ()), *[(x.dtype, shape)] * 3]
 
-        def step(n: Value, on: Value, power: Value, base: Value, exponent: Value) -> list[Any]:
+        def step(n: Value, goes_on: Value, power: Value, base: Value, exponent: Value) -> list[Any]:
             power = self.where((exponent & 1) == 1, power * base, power)
-            return [on, power, base * base, exponent >> 1]
+            return [goes_on, power, base * base, exponent >> 1]
 
         begin = [self.broadcast_to(v, shape) for v in (np.ones((), x.dtype), x, y)]
         bits = np.array(x.dtype.itemsize * 8, np.int64)

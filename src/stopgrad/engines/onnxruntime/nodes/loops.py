@@ -43,9 +43,9 @@ class Loops:
         state = [xp.value(x) for x in ((start,) if alone else start)]
         kinds = [(x.dtype, x.shape) for x in state]
 
-        def body(n: Value, on: Value, *carry: Value) -> list[Any]:
+        def body(n: Value, goes_on: Value, *carry: Value) -> list[Any]:
             after = step(n + low, carry[0] if alone else tuple(carry))
-            return [on, *self._fitted((after,) if alone else after, kinds)]
+            return [goes_on, *self._fitted((after,) if alone else after, kinds)]
 
         count = xp.maximum(high - low, 0) if isinstance(high, Value) else np.array(max(high - low, 0))
         loop = xp.body([(INT64, ()), (BOOL, ()), *kinds], body)

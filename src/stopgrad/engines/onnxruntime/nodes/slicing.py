@@ -50,8 +50,8 @@ class Slicing(Writing):
             return x
         shape = [low + n + high for n, (low, high) in zip(x.shape, around, strict=True)]
         pads = self.ints([low for low, _ in around] + [high for _, high in around])
-        more = [] if value is None or (not has_value(value) and not np.any(value)) else [value]
-        return self.node("Pad", [x, pads, *more], x.dtype, shape)
+        fill = [] if value is None or (not has_value(value) and not np.any(value)) else [value]
+        return self.node("Pad", [x, pads, *fill], x.dtype, shape)
 
     @writes
     def pad(self, x: Operand, pad_width: Sequence[Sequence[Size]], constant_values: Operand = 0) -> Any:
@@ -95,11 +95,11 @@ class Slicing(Writing):
     def getitem(self, x: Value, index: Any) -> Any:
         """Basic indexing by integers, slices, None and an ellipsis; or by one array along one axis."""
         index = index if isinstance(index, tuple) else (index,)
-        place = next((n for n, i in enumerate(index) if i is Ellipsis), len(index))
+        ellipsis = next((n for n, i in enumerate(index) if i is Ellipsis), len(index))
         used = sum(i is not None and i is not Ellipsis for i in index)
-        whole = (*index[:place], *[slice(None)] * (x.ndim - used), *index[place + 1 :])
+        whole = (*index[:ellipsis], *[slice(None)] * (x.ndim - used), *index[ellipsis + 1 :])
         if any(isinstance(i, (Value, np.ndarray, list)) for i in whole):
-            return self._taken(x, whole)
+            return self._indexed_by_array(x, whole)
         spans: list[Any] = []
         dropped: list[int] = []
         added: list[int] = []
@@ -110,14 +110,14 @@ class Slicing(Writing):
             elif isinstance(i, slice):
                 spans.append(span_of(i, x.shape[axis]))
             else:
-                at = position_in(i if isinstance(i, Dim) else int(i), x.shape[axis])
-                spans.append((at, 1, 1))
+                position = position_in(i if isinstance(i, Dim) else int(i), x.shape[axis])
+                spans.append((position, 1, 1))
                 dropped.append(axis)
         x = self.cut(x, spans)
         x = self.squeeze(x, dropped) if dropped else x
         return self.expand_dims(x, added) if added else x
 
-    def _taken(self, x: Value, index: Sequence[Any]) -> Any:
+    def _indexed_by_array(self, x: Value, index: Sequence[Any]) -> Any:
         arrays = [a for a, i in enumerate(index) if isinstance(i, (Value, np.ndarray, list))]
         others = [i for a, i in enumerate(index) if a not in arrays]
         if len(arrays) != 1 or any(i != slice(None) for i in others):
@@ -129,27 +129,33 @@ class Slicing(Writing):
         """NumPy's ``take``, for indices that all lie in the axis."""
         if axis is None:
             x, axis = self.reshape(x, (product(x.shape),)), 0
-        x, at = self.value(x), self._index(indices)
+        x, positions = self.value(x), self._index(indices)
         axis %= x.ndim
         return self.node(
-            "Gather", [x, at], x.dtype, (*x.shape[:axis], *at.shape, *x.shape[axis + 1 :]), axis=axis
+            "Gather",
+            [x, positions],
+            x.dtype,
+            (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :]),
+            axis=axis,
         )
 
     @writes
     def take_along_axis(self, x: Array, indices: Operand, axis: int = -1) -> Any:
         """NumPy's ``take_along_axis``, for indices that all lie in the axis; other axes broadcast."""
-        x, at = self.value(x), self._index(indices)
+        x, positions = self.value(x), self._index(indices)
         axis %= x.ndim
-        shape = broadcast_shapes(x.shape[:axis] + x.shape[axis + 1 :], at.shape[:axis] + at.shape[axis + 1 :])
+        shape = broadcast_shapes(
+            x.shape[:axis] + x.shape[axis + 1 :], positions.shape[:axis] + positions.shape[axis + 1 :]
+        )
         x = self.broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis:]))
-        at = self.broadcast_to(at, (*shape[:axis], at.shape[axis], *shape[axis:]))
-        return self.node("GatherElements", [x, at], x.dtype, at.shape, axis=axis)
+        positions = self.broadcast_to(positions, (*shape[:axis], positions.shape[axis], *shape[axis:]))
+        return self.node("GatherElements", [x, positions], x.dtype, positions.shape, axis=axis)
 
     def _index(self, indices: Operand) -> Value:
-        at = self.value(indices)
-        if at.dtype in (np.int32, np.int64):
-            return at
-        return self.cast(at, np.int32 if at.dtype.itemsize < 4 else INT64)
+        positions = self.value(indices)
+        if positions.dtype in (np.int32, np.int64):
+            return positions
+        return self.cast(positions, np.int32 if positions.dtype.itemsize < 4 else INT64)
 
 
 def _bounds(size: Size, start: Size, count: Size, step: int) -> tuple[Any, Any]:

@@ -164,7 +164,7 @@ _TINY = 1e-300
 
 def _converging(xp: Writing, step: Callable[..., Any], state: tuple[Any, ...]) -> tuple[Any, ...]:
     """Steps until all terms, the last part of the state, are negligible. The first part counts the rounds."""
-    goes_on = lambda now: xp.any(xp.abs(now[-1]) > _PRECISE) & (now[0] < _ROUNDS)
+    goes_on = lambda state: xp.any(xp.abs(state[-1]) > _PRECISE) & (state[0] < _ROUNDS)
     last: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
     return last
 
@@ -172,8 +172,8 @@ def _converging(xp: Writing, step: Callable[..., Any], state: tuple[Any, ...]) -
 def _lower_series(xp: Writing, a: Value, x: Value) -> Any:
     """Σ xⁿ / (a (a + 1) … (a + n)) (DLMF 8.7.1)."""
 
-    def step(now: tuple[Value, ...]) -> Any:
-        n, total, term, _ = now
+    def step(state: tuple[Value, ...]) -> Any:
+        n, total, term, _ = state
         term = term * (x / (a + n))
         return n + 1.0, total + term, term, term / total
 
@@ -188,8 +188,8 @@ def _lentz(xp: Writing, step: Callable[..., Any], start: Value, below: Value, ab
     ``step(n)`` returns the n-th numerator and denominator.
     """
 
-    def next_(now: tuple[Value, ...]) -> Any:
-        n, fraction, c, d, _ = now
+    def next_(state: tuple[Value, ...]) -> Any:
+        n, fraction, c, d, _ = state
         up, down = step(n)
         d = down + up * d
         c = down + up / c

@@ -105,12 +105,12 @@ def _conv_back_input(
     full = [
         (o - 1) * s + reach(k, d) for o, k, s, d in zip(g.shape[1:-1], ksize, strides, dilations, strict=True)
     ]
-    more = [n + low + high - m for n, m, (low, high) in zip(spatial, full, pairs, strict=True)]
+    output_padding = [n + low + high - m for n, m, (low, high) in zip(spatial, full, pairs, strict=True)]
     numbers = [low for low, _ in pairs] + [high for _, high in pairs]
     attributes, operands = steps(strides, dilations, groups), [first(xp, g), _weights(xp, filters)]
-    if is_known([*more, *numbers]):
+    if is_known([*output_padding, *numbers]):
         attributes |= {"pads": numbers} if any(numbers) else {}
-        attributes |= {"output_padding": more} if any(more) else {}
+        attributes |= {"output_padding": output_padding} if any(output_padding) else {}
         gradient = xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *spatial), **attributes)
         return last(xp, gradient)
     gradient = last(
@@ -224,11 +224,11 @@ def _by_channel(xp: Writing, x: Array, groups: int) -> Any:
 
 def _columns(xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, groups: int) -> Any:
     """All windows as rows, by group: [groups, batch * counts, window * channels / groups]."""
-    counts, each = counted(x.shape[1:-1], ksize, geometry), x.shape[-1] // groups
+    counts, channels = counted(x.shape[1:-1], ksize, geometry), x.shape[-1] // groups
     rows = apart(xp, windows(xp, x, ksize, geometry), len(counts))
     count = x.shape[0] * product(counts)
-    rows = reshaped(xp, rows, (count, product(ksize), groups, each))
-    return reshaped(xp, transposed(xp, rows, (2, 0, 1, 3)), (groups, count, product(ksize) * each))
+    rows = reshaped(xp, rows, (count, product(ksize), groups, channels))
+    return reshaped(xp, transposed(xp, rows, (2, 0, 1, 3)), (groups, count, product(ksize) * channels))
 
 
 def _matrices(xp: Writing, filters: Array, groups: int) -> Any:
@@ -243,10 +243,10 @@ _by_group = _matrices
 def _input_by_products(
     xp: Writing, filters: Array, g: Array, shape: Sequence[Size], geometry: Geometry, groups: int
 ) -> Any:
-    ksize, counts, each, rank = filters.shape[:-2], g.shape[1:-1], shape[-1] // groups, len(g.shape) - 2
+    ksize, counts, channels, rank = filters.shape[:-2], g.shape[1:-1], shape[-1] // groups, len(g.shape) - 2
     turned = transposed(xp, _matrices(xp, filters, groups), (0, 2, 1))
     rows = xp.matmul(_by_group(xp, g, groups), turned)
-    rows = reshaped(xp, rows, (groups, shape[0], *counts, *ksize, each))
+    rows = reshaped(xp, rows, (groups, shape[0], *counts, *ksize, channels))
     pairs = [axis for i in range(rank) for axis in (2 + i, 2 + rank + i)]
     rows = transposed(xp, rows, (1, *pairs, 0, 2 + 2 * rank))
     many = tuple(n for pair in zip(counts, ksize, strict=True) for n in pair)

@@ -132,13 +132,13 @@ def _cholesky(xp: Writing, x: Array) -> Any:
     symmetric = xp.divide(xp.add(x, xp.swapaxes(x, -1, -2)), number(2, x.dtype))
 
     def step(factor: Array, good: Array, place: Array, column: Array) -> list[Any]:
-        here = _mask(xp, place, size)
+        is_pivot = _mask(xp, place, size)
         row = xp.expand_dims(xp.take(factor, place, axis), axis)
         rest = xp.subtract(xp.expand_dims(column, axis + 1), xp.matmul(factor, xp.swapaxes(row, -1, -2)))
         pivot = xp.expand_dims(xp.take(rest, place, axis), axis)
         root = xp.sqrt(pivot)
         below = xp.where(_mask(xp, place, size, "greater"), xp.divide(rest, root), number(0, x.dtype))
-        new_column = xp.where(here, root, below)
+        new_column = xp.where(is_pivot, root, below)
         columns = xp.reshape(xp.arange(size), (1, size))
         return [
             xp.where(xp.equal(columns, place), new_column, factor),

@@ -26,8 +26,8 @@ def _ordered(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> tuple[
     """The first *k* along an axis in sorted order, and their positions. There must be no NaN."""
     shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
     kinds = [(x.dtype, shape), (np.dtype(np.int64), shape)]
-    values, at = xp.write("TopK", [x, xp.ints([k])], kinds, axis=axis, largest=int(largest), sorted=1)
-    return values, at
+    values, places = xp.write("TopK", [x, xp.ints([k])], kinds, axis=axis, largest=int(largest), sorted=1)
+    return values, places
 
 
 def _integers(xp: Writing, x: Array) -> Any:
@@ -46,15 +46,15 @@ def _places(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> Any:
     dtype = np.dtype(x.dtype)
     if dtype.kind in "biu":
         return _ordered(xp, _integers(xp, x), k, axis, largest)[1]
-    unknown = xp.isnan(x)
+    is_nan = xp.isnan(x)
     if dtype.itemsize < 8:
         low, high = number(-_BEYOND, np.float64), number(_BEYOND, np.float64)
         keys = xp.minimum(xp.maximum(xp.astype(x, np.float64), low), high)
-        keys = xp.where(unknown, number(2 * _BEYOND, np.float64), keys)
+        keys = xp.where(is_nan, number(2 * _BEYOND, np.float64), keys)
         return _ordered(xp, keys, k, axis, largest)[1]
-    keys = xp.where(unknown, number(np.inf, dtype), x)
+    keys = xp.where(is_nan, number(np.inf, dtype), x)
     first = _ordered(xp, keys, x.shape[axis], axis, largest)[1]
-    late = xp.node("GatherElements", [xp.astype(unknown, np.int32), first], np.int32, x.shape, axis=axis)
+    late = xp.node("GatherElements", [xp.astype(is_nan, np.int32), first], np.int32, x.shape, axis=axis)
     second = _ordered(xp, late, k, axis, largest)[1]
     return xp.node("GatherElements", [first, second], np.int64, second.shape, axis=axis)
 
@@ -67,25 +67,25 @@ def _sort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Any:
     """Sorts floating-point numbers with infinity for NaN; then as many of the largest become NaN."""
     dtype, size = np.dtype(x.dtype), x.shape[axis]
     if dtype.kind in "biu":
-        return xp.astype(_taken(xp, x, _places(xp, x, size, axis, descending), axis), dtype)
-    unknown = xp.isnan(x)
-    values, _ = _ordered(xp, xp.where(unknown, number(np.inf, dtype), x), size, axis, descending)
-    count = xp.sum(xp.astype(unknown, np.int32), axis=axis, keepdims=True, dtype=np.int32)
+        return xp.astype(_elements_at(xp, x, _places(xp, x, size, axis, descending), axis), dtype)
+    is_nan = xp.isnan(x)
+    values, _ = _ordered(xp, xp.where(is_nan, number(np.inf, dtype), x), size, axis, descending)
+    count = xp.sum(xp.astype(is_nan, np.int32), axis=axis, keepdims=True, dtype=np.int32)
     places = reshaped(xp, xp.arange(size, dtype=np.int32), (size, *(1,) * (x.ndim - axis - 1)))
     if descending:
-        missing = xp.less(places, count)
+        becomes_nan = xp.less(places, count)
     else:
-        missing = xp.greater_equal(places, xp.subtract(xp.value(size, np.int32), count))
-    return xp.where(missing, number(np.nan, dtype), values)
+        becomes_nan = xp.greater_equal(places, xp.subtract(xp.value(size, np.int32), count))
+    return xp.where(becomes_nan, number(np.nan, dtype), values)
 
 
 def _top_k(xp: Writing, x: Array, *, k: Size, dtype: DType) -> tuple[Any, Any]:
-    at = _places(xp, x, k, x.ndim - 1, True)
-    return _taken(xp, x, at, x.ndim - 1), xp.astype(at, dtype.numpy)
+    places = _places(xp, x, k, x.ndim - 1, True)
+    return _elements_at(xp, x, places, x.ndim - 1), xp.astype(places, dtype.numpy)
 
 
-def _taken(xp: Writing, x: Array, at: Array, axis: int) -> Any:
-    return xp.node("GatherElements", [x, at], x.dtype, at.shape, axis=axis)
+def _elements_at(xp: Writing, x: Array, places: Array, axis: int) -> Any:
+    return xp.node("GatherElements", [x, places], x.dtype, places.shape, axis=axis)
 
 
 ORDER: Mapping[type[Op], Callable[..., Any]] = {Argsort: _argsort, Sort: _sort, TopKV2: _top_k}

@@ -30,13 +30,13 @@ def _matmul(xp: Writing, a: Array, b: Array, *, transpose_a: bool, transpose_b: 
 
 def _einsum(xp: Writing, *xs: Array, equation: str) -> Any:
     """Axes of size 1 that are to be broadcast are dropped: ONNX's Einsum does not broadcast them."""
-    left, _, right = equation.partition("->")
+    subscripts, _, right = equation.partition("->")
     sizes = sizes_in(equation, [x.shape for x in xs])
     terms, operands = [], []
-    for term, x in zip(left.split(","), xs, strict=True):
-        own = [i for i, label in enumerate(term) if x.shape[i] != 1 or sizes[label] == 1]
-        terms.append("".join(term[i] for i in own))
-        operands.append(reshaped(xp, x, tuple(x.shape[i] for i in own)))
+    for term, x in zip(subscripts.split(","), xs, strict=True):
+        axes = [i for i, label in enumerate(term) if x.shape[i] != 1 or sizes[label] == 1]
+        terms.append("".join(term[i] for i in axes))
+        operands.append(reshaped(xp, x, tuple(x.shape[i] for i in axes)))
     reduced_equation = f"{','.join(terms)}->{right}"
     return xp.node(
         "Einsum", operands, xs[0].dtype, tuple(sizes[label] for label in right), equation=reduced_equation

@@ -23,15 +23,15 @@ from stopgrad.ops.shapes.join import PadV2, Split
 def _spread(xp: Writing, g: Array, *, shape: Sequence[Size], spans: Sequence[tuple[Any, Any, int]]) -> Any:
     """The gradient of a slice: puts *step* - 1 zeros between the elements, then zeros around them."""
     g = xp.flip(g, [i for i, (_, _, step) in enumerate(spans) if step < 0])
-    apart = [abs(step) for *_, step in spans]
-    if any(step != 1 for step in apart):
+    strides = [abs(step) for *_, step in spans]
+    if any(step != 1 for step in strides):
         single = tuple(n for size in g.shape for n in (size, 1))
-        g = xp.padded(reshaped(xp, g, single), [p for step in apart for p in ((0, 0), (0, step - 1))])
-        g = reshaped(xp, g, tuple(n * s for n, s in zip(g.shape[::2], apart, strict=True)))
+        g = xp.padded(reshaped(xp, g, single), [p for step in strides for p in ((0, 0), (0, step - 1))])
+        g = reshaped(xp, g, tuple(n * s for n, s in zip(g.shape[::2], strides, strict=True)))
     around = []
-    for total, (start, count, step), have in zip(shape, spans, g.shape, strict=True):
+    for total, (start, count, step), size in zip(shape, spans, g.shape, strict=True):
         low = start if step > 0 or (is_known([count]) and not count) else start + (count - 1) * step
-        around.append((low, total - low - have))
+        around.append((low, total - low - size))
     return xp.padded(g, around)
 
 
@@ -47,10 +47,10 @@ def _updated(xp: Writing, x: Array, updates: Array, *, spans: Sequence[tuple[Siz
         parts.append(updates)
         parts += [xp.part(x, axis, stop, size - stop)] if not is_known([size - stop]) or size - stop else []
         return xp.concatenate(parts, axis)
-    only = [(span if i in cut else (0, 1, 1)) for i, span in enumerate(spans)]
-    ones = xp.ones(tuple(count for _, count, _ in only), np.bool_)
+    cut_spans = [(span if i in cut else (0, 1, 1)) for i, span in enumerate(spans)]
+    ones = xp.ones(tuple(count for _, count, _ in cut_spans), np.bool_)
     sizes = tuple(n if i in cut else 1 for i, n in enumerate(x.shape))
-    mask = _spread(xp, ones, shape=sizes, spans=only)
+    mask = _spread(xp, ones, shape=sizes, spans=cut_spans)
     return xp.where(mask, _spread(xp, updates, shape=x.shape, spans=spans), x)
 
 
@@ -66,10 +66,11 @@ def _starts(
     signed = np.dtype(starts.dtype).kind == "i"
     if np.dtype(starts.dtype) == np.uint64:
         starts = xp.minimum(starts, number(2**63 - 1, np.uint64))
-    at, zero = xp.astype(starts, np.int64), number(0, np.int64)
+    signed_starts, zero = xp.astype(starts, np.int64), number(0, np.int64)
     if signed:
-        at = xp.where(xp.less(at, zero), xp.add(at, xp.ints([shape[i] for i in axes])), at)
-    return xp.minimum(xp.maximum(at, zero), xp.ints([shape[i] - sizes[i] for i in axes]))
+        from_front = xp.add(signed_starts, xp.ints([shape[i] for i in axes]))
+        signed_starts = xp.where(xp.less(signed_starts, zero), from_front, signed_starts)
+    return xp.minimum(xp.maximum(signed_starts, zero), xp.ints([shape[i] - sizes[i] for i in axes]))
 
 
 def _cut(shape: Sequence[Size], sizes: Sequence[Size]) -> list[int]:
@@ -86,9 +87,9 @@ def _dynamic_slice(xp: Writing, x: Array, starts: Array, *, sizes: Sequence[Size
     axes = _cut(x.shape, sizes)
     if not axes:
         return x
-    at = _starts(xp, starts, x.shape, sizes, axes)
+    clipped = _starts(xp, starts, x.shape, sizes, axes)
     for i, axis in enumerate(axes):
-        x = xp.take(x, _places(xp, at, i, sizes[axis]), axis)
+        x = xp.take(x, _places(xp, clipped, i, sizes[axis]), axis)
     return x
 
 
@@ -97,23 +98,23 @@ def _dynamic_update_slice(xp: Writing, x: Array, updates: Array, starts: Array) 
     axes = _cut(x.shape, updates.shape)
     if not axes:
         return updates
-    at = _starts(xp, starts, x.shape, updates.shape, axes)
+    clipped = _starts(xp, starts, x.shape, updates.shape, axes)
     if axes == [0]:
-        rows = xp.expand_dims(_places(xp, at, 0, updates.shape[0]), 1)
+        rows = xp.expand_dims(_places(xp, clipped, 0, updates.shape[0]), 1)
         return xp.node("ScatterND", [x, rows, updates], x.dtype, x.shape)
     if len(axes) == 1:
         (axis,) = axes
-        places = along(xp, _places(xp, at, 0, updates.shape[axis]), axis, x.ndim)
+        places = along(xp, _places(xp, clipped, 0, updates.shape[axis]), axis, x.ndim)
         places = xp.broadcast_to(places, updates.shape)
         return xp.node("ScatterElements", [x, places, updates], x.dtype, x.shape, axis=axis)
     inside: Any = None
     for i, axis in enumerate(axes):
-        start = xp.part(xp.value(at), 0, i, 1)
+        start = xp.part(xp.value(clipped), 0, i, 1)
         from_start = xp.subtract(xp.arange(x.shape[axis], dtype=np.int64), start)
-        fitting, here = bounded(xp, from_start, updates.shape[axis])
+        fitting, within = bounded(xp, from_start, updates.shape[axis])
         updates = xp.take(updates, fitting, axis)
-        here = along(xp, here, axis, x.ndim)
-        inside = here if inside is None else xp.logical_and(inside, here)
+        within = along(xp, within, axis, x.ndim)
+        inside = within if inside is None else xp.logical_and(inside, within)
     return xp.where(inside, updates, x)
 
 

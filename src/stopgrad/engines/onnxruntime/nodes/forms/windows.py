@@ -69,10 +69,10 @@ def apart(xp: Writing, x: Array, rank: int) -> Any:
     return transposed(xp, x, (0, *range(1, 1 + 2 * rank, 2), *inside_axes(rank), 1 + 2 * rank))
 
 
-def _matrix(xp: Writing, n: Size, low: Size, at: Array, dtype: np.dtype[Any]) -> Any:
+def _matrix(xp: Writing, n: Size, low: Size, positions: Array, dtype: np.dtype[Any]) -> Any:
     """Ones where an element of an axis is an element of a window, else zeros: [n, count, k]."""
     places = xp.add(xp.arange(n, dtype=np.int64), xp.asarray(low, np.int64))
-    return xp.astype(xp.equal(reshaped(xp, places, (n, 1, 1)), xp.expand_dims(at, 0)), dtype)
+    return xp.astype(xp.equal(reshaped(xp, places, (n, 1, 1)), xp.expand_dims(positions, 0)), dtype)
 
 
 def added(xp: Writing, x: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
@@ -82,8 +82,8 @@ def added(xp: Writing, x: Array, spatial: Sequence[Any], ksize: Sequence[Any], g
     for i, (n, k, s, d) in enumerate(zip(spatial, ksize, geometry[0], geometry[2], strict=True)):
         o = rest[2 * i]
         matrix = _matrix(xp, n, pads[i][0], _positions(xp, o, k, s, d), x.dtype)
-        behind = product(rest[2 * i + 2 :]) * channels
-        flat = reshaped(xp, x, (batch, *spatial[:i], o * k, behind))
+        inner = product(rest[2 * i + 2 :]) * channels
+        flat = reshaped(xp, x, (batch, *spatial[:i], o * k, inner))
         x = xp.matmul(reshaped(xp, matrix, (n, o * k)), flat)
     return reshaped(xp, x, (batch, *spatial, channels))
 
@@ -99,8 +99,8 @@ def spread(xp: Writing, g: Array, spatial: Sequence[Any], ksize: Sequence[Any], 
         return reshaped(xp, xp.broadcast_to(single, (batch, *many, channels)), (batch, *spatial, channels))
     for i, (n, k, s, d) in enumerate(zip(spatial, ksize, geometry[0], geometry[2], strict=True)):
         matrix = _matrix(xp, n, pads[i][0], _positions(xp, counts[i], k, s, d), g.dtype)
-        behind = product(counts[i + 1 :]) * channels
-        g = xp.matmul(xp.sum(matrix, axis=2), reshaped(xp, g, (batch, *spatial[:i], counts[i], behind)))
+        inner = product(counts[i + 1 :]) * channels
+        g = xp.matmul(xp.sum(matrix, axis=2), reshaped(xp, g, (batch, *spatial[:i], counts[i], inner)))
     return reshaped(xp, g, (batch, *spatial, channels))
 
 
