@@ -68,8 +68,9 @@ def _starts(
         starts = xp.minimum(starts, number(2**63 - 1, np.uint64))
     signed_starts, zero = xp.astype(starts, np.int64), number(0, np.int64)
     if signed:
+        from_end = xp.less(signed_starts, zero)
         from_front = xp.add(signed_starts, xp.ints([shape[i] for i in axes]))
-        signed_starts = xp.where(xp.less(signed_starts, zero), from_front, signed_starts)
+        signed_starts = xp.where(from_end, from_front, signed_starts)
     return xp.minimum(xp.maximum(signed_starts, zero), xp.ints([shape[i] - sizes[i] for i in axes]))
 
 
