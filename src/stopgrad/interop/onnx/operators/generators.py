@@ -23,10 +23,10 @@ from stopgrad.interop.shared.sizing import sizes_known
 def _dtype(node: Call, default: DType) -> DType:
     """The element type that the attribute ``dtype`` gives, or *default*."""
     code = node.attribute("dtype")
-    found = default if code is None else dtype_of_code(code)
-    if found is None:
+    dtype = default if code is None else dtype_of_code(code)
+    if dtype is None:
         node.fail(f"there is no element type here for number {code} of TensorProto.DataType")
-    return found
+    return dtype
 
 
 # --------------------------------------------------------------------------------------------- constants
@@ -86,8 +86,8 @@ def _shape(node: Call, x: sg.Output) -> Any:
 
 
 def _size(node: Call, x: sg.Output) -> Any:
-    found = sizes_known([product(x.shape)])
-    return Known(found.array.reshape(()), found.dtype)
+    count = sizes_known([product(x.shape)])
+    return Known(count.array.reshape(()), count.dtype)
 
 
 # --------------------------------------------------------------------------------------------- random
