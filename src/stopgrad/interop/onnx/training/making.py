@@ -6,7 +6,7 @@ import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 
@@ -29,7 +29,7 @@ from stopgrad.interop.onnx.training.aliases import with_first_names
 from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
 from stopgrad.interop.onnx.training.beside import compare
 from stopgrad.interop.onnx.training.budget.fitting import budget_of, fit, held_by, loss_in, told
-from stopgrad.interop.onnx.training.building import RANDOM, Step, judged, stepped
+from stopgrad.interop.onnx.training.building import RANDOM, Judgement, Step, judged, stepped
 from stopgrad.interop.onnx.training.folders import checked, write_folder
 from stopgrad.interop.onnx.training.in_place import in_parts
 from stopgrad.interop.onnx.training.manifest import Plan
@@ -120,7 +120,7 @@ def training(
         optimizer: one of :mod:`stopgrad.optimizers` by name, with options after a colon
             (``"adamw:weight_decay=0.1,betas=0.9,0.95"``); or a function such as these.
         folder: where to write. An older training folder is replaced; anything else that is there is an error.
-            None writes nothing, to see what would be trained: ``made.manifest["tensors"]``.
+            None writes nothing, to see what would be trained: ``contents.manifest["tensors"]``.
         freeze: patterns of names of parameters that are not trained.
         only: patterns of names of the only parameters that are trained.
         train: patterns of names of tensors that are trained besides, though they look like constants.
@@ -192,14 +192,14 @@ def training(
         most=most_of(maximum_iterations),
         budget=budget_of(memory, sizes),
     )
-    made = _made(model, asked, target is not None, (module, inputs))
+    contents = _contents(model, asked, target is not None, (module, inputs))
     if target is not None:
-        write_folder(target, made.models, made.state, made.manifest)
-    return TrainingFiles(target, made.manifest, made.flow, tuple(made.notes))
+        write_folder(target, contents.models, contents.state, contents.manifest)
+    return TrainingFiles(target, contents.manifest, contents.flow, tuple(contents.notes))
 
 
 @dataclass
-class _Made:
+class _Contents:
     """The contents of the files."""
 
     models: dict[str, Any]
@@ -209,33 +209,94 @@ class _Made:
     notes: list[str]
 
 
-def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[Any, Any]) -> _Made:
+def _contents(source: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[Any, Any]) -> _Contents:
     """The contents of the files; without the models if the *whole* is not asked for.
 
     *beside* are the module that the model was exported from, or None, and its inputs.
     """
-    if isinstance(model, Model):
-        notes, shapes, trained, used, verdicts = [], Forms(None, None), model, model, verdicts_of(model)
-    else:
-        source = read(model)
-        whole_model = taken_in(source)
-        notes = shared(whole_model, asked.split_shared)
-        shapes = forms(whole_model, asked.mode)
-        asked = with_first_names(asked, shapes.training)
-        named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
-        trained, verdicts = weighed(
-            source._replace(model=shapes.training), {}, named, asked.straight, asked.most
-        )
-        notes += _rounded(shapes.training, trained, asked.straight)
-        used = trained
-        if shapes.differ:
-            used, _ = weighed(source._replace(model=shapes.inference), {}, named, asked.straight, asked.most)
-    judging = _wired(trained, asked, shapes, verdicts)
+    model, asked = _read_in(source, asked)
+    shapes = model.shapes
+    judging = _wired(model.trained, asked, shapes, model.verdicts)
     if asked.precision is not None:
         judging = lowered(judging, asked.precision)
     judgement = judged(judging, asked.loss, asked.outputs, [*shapes.statistics.values()])
+    step = _step(judgement, asked, shapes.statistics)
+    if beside[0] is not None:
+        compare(*beside, model.trained, list(step.parameters), model.verdicts, asked.mode != "train")
+    again = judgement
+    if shapes.differ or asked.precision is not None:
+        unstopped = _wired(model.used, replace(asked, stop=[]), shapes, model.verdicts)
+        again = judged(unstopped, asked.loss, asked.outputs)
+    plans = {
+        "train_step": step_plan(step),
+        "gradients": gradients_plan(step),
+        "eval": eval_plan(step, again, dict.fromkeys(shapes.statistics.values())),
+        "predict": predict_plan(step, model.used),
+        "merge": merge_plan(step),
+    }
+    parts, update = in_parts(step)
+    plans |= parts
+    models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
+    memory = _fitted(models, plans, step, asked, bool(parts)) if whole else None
+    if not isinstance(source, Model):
+        weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
+        models["predict"] = opened(shapes.inference, weights)
+    tensors = {name: fate.entry() for name, fate in fates(step, asked, shapes, model.verdicts).items()}
+    first = judgement.wired
+    xs = first.trained | {name: first.weights[name] for name in first.frozen}
+    return _Contents(
+        {f"{name}.onnx": one for name, one in models.items()},
+        {port.name: port.value.op.value.array for port in carried(step)},
+        manifest_of(asked, step, plans) | {"tensors": tensors} | {"memory": memory} | update,
+        explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
+        [*model.notes, *shapes.notes, *judgement.notes, *_notes(step, memory)],
+    )
+
+
+class _Read(NamedTuple):
+    """A model that is to be trained.
+
+    Attributes:
+        trained: as it is trained.
+        used: as it is used; the same where the two forms do not differ.
+        shapes: its forms.
+        verdicts: on its tensors.
+        notes: what is to be said of it.
+    """
+
+    trained: Model
+    used: Model
+    shapes: Forms
+    verdicts: Mapping[str, Verdict]
+    notes: list[str]
+
+
+def _read_in(source: ModelSource | Model, asked: Asked) -> tuple[_Read, Asked]:
+    """A model in the forms in which it is trained and used; and what is asked, by the names it has there."""
+    if isinstance(source, Model):
+        return _Read(source, source, Forms(None, None), verdicts_of(source), []), asked
+    file = read(source)
+    whole = taken_in(file)
+    notes = shared(whole, asked.split_shared)
+    shapes = forms(whole, asked.mode)
+    asked = with_first_names(asked, shapes.training)
+    named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
+    trained, verdicts = weighed(file._replace(model=shapes.training), {}, named, asked.straight, asked.most)
+    notes += _rounded(shapes.training, trained, asked.straight)
+    used = trained
+    if shapes.differ:
+        used, _ = weighed(file._replace(model=shapes.inference), {}, named, asked.straight, asked.most)
+    return _Read(trained, used, shapes, verdicts, notes), asked
+
+
+def _step(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -> Step:
+    """The step behind a loss.
+
+    Raises:
+        GradientError: among others, only a computed condition ends a loop.
+    """
     try:
-        step = stepped(judgement, asked, shapes.statistics)
+        return stepped(judgement, asked, statistics)
     except GradientError as error:
         loops = _endless(judgement.loss) if asked.most is None else []
         if not loops or _UNBOUNDED not in error.message:
@@ -244,35 +305,6 @@ def _made(model: ModelSource | Model, asked: Asked, whole: bool, beside: tuple[A
             f"only a computed condition ends {', '.join(map(repr, loops[:_SHOWN]))}, and a gradient needs to "
             "know how many steps there may be at most: say it with maximum_iterations= (--max-iterations)"
         ) from error
-    if beside[0] is not None:
-        compare(*beside, trained, list(step.parameters), verdicts, asked.mode != "train")
-    again = judgement
-    if shapes.differ or asked.precision is not None:
-        again = judged(_wired(used, replace(asked, stop=[]), shapes, verdicts), asked.loss, asked.outputs)
-    plans = {
-        "train_step": step_plan(step),
-        "gradients": gradients_plan(step),
-        "eval": eval_plan(step, again, dict.fromkeys(shapes.statistics.values())),
-        "predict": predict_plan(step, used),
-        "merge": merge_plan(step),
-    }
-    parts, update = in_parts(step)
-    plans |= parts
-    models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
-    memory = _fitted(models, plans, step, asked, bool(parts)) if whole else None
-    if not isinstance(model, Model):
-        weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
-        models["predict"] = opened(shapes.inference, weights)
-    tensors = {name: fate.entry() for name, fate in fates(step, asked, shapes, verdicts).items()}
-    first = judgement.wired
-    xs = first.trained | {name: first.weights[name] for name in first.frozen}
-    return _Made(
-        {f"{name}.onnx": one for name, one in models.items()},
-        {port.name: port.value.op.value.array for port in carried(step)},
-        manifest_of(asked, step, plans) | {"tensors": tensors} | {"memory": memory} | update,
-        explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
-        [*notes, *shapes.notes, *judgement.notes, *_notes(step, memory)],
-    )
 
 
 def _fitted(
