@@ -112,9 +112,8 @@ def convolution(
     else:
         laid = sg.reshape(w, [out // size, channels // size, *window, size, size])
         kernel = sg.moveaxis(sg.moveaxis(laid, -1, 1), -1, 3)
-    alone = (
-        int(channels) < size and int(node.attribute("group", 1)) == 1
-    )  # Images as they come, of few channels.
+    # Images of few channels come as they are.
+    alone = int(channels) < size and int(node.attribute("group", 1)) == 1
     x, z = x if alone else _opened(node, x), None if z is None else _opened(node, z)
     kernel, used = sg.reshape(kernel, [out, channels, *window]), _used(node.raw(w), size)
     if used < int(channels):

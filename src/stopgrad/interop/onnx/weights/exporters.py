@@ -120,8 +120,8 @@ def _ours(model: onnx.ModelProto) -> dict[str, str] | None:
     for e in model.metadata_props:
         if e.key == OURS:
             try:
-                said: Any = json.loads(text(e.value))
-                return {str(name): kind for kind in KINDS for name in said.get(kind, [])}
+                listing: Any = json.loads(text(e.value))
+                return {str(name): kind for kind in KINDS for name in listing.get(kind, [])}
             except (ValueError, AttributeError, TypeError):  # Someone else's, or damaged: it says nothing.
                 continue
     return None
@@ -132,5 +132,5 @@ def say(model: onnx.ModelProto, kinds: Mapping[str, Iterable[str]]) -> None:
     others = [e for e in model.metadata_props if e.key != OURS]
     del model.metadata_props[:]
     model.metadata_props.extend(others)
-    said = json.dumps({kind: list(names) for kind, names in kinds.items()})
-    model.metadata_props.append(onnx.StringStringEntryProto(key=OURS, value=said))
+    listing = json.dumps({kind: list(names) for kind, names in kinds.items()})
+    model.metadata_props.append(onnx.StringStringEntryProto(key=OURS, value=listing))

@@ -155,10 +155,12 @@ class Weighing:
         if weight == ["bias"] and not array.ndim and self.told.exporter != "pytorch":
             return Verdict(False, "a single number, which an operator must be given")
         if weight and (why_constant is None or not self.told.is_made_up(name)):
-            of = self._modules(name, weight)
-            where = f" of {_listed(of)}" if of else ""
+            modules = self._modules(name, weight)
+            where = f" of {_listed(modules)}" if modules else ""
             leaf = "bias" if weight == ["bias"] else "weight"
-            sources = (name,) if not self.told.is_made_up(name) else tuple(f"{one}.{leaf}" for one in of)
+            sources = (
+                (name,) if not self.told.is_made_up(name) else tuple(f"{module}.{leaf}" for module in modules)
+            )
             return Verdict(True, f"it stands where weights stand: as {_words(weight)}{where}", sources)
         return None if why_constant is None else Verdict(False, why_constant)
 
@@ -178,7 +180,7 @@ class Weighing:
         if not self.told.is_made_up(name) or self.told.exporter != "pytorch" or self.told.inputs:
             return ()
         nodes = [text(use.node.name) for use in self.uses.of(name) if use.place() in places]
-        return tuple(dict.fromkeys(one for one in map(module_of, nodes) if one))
+        return tuple(dict.fromkeys(module for module in map(module_of, nodes) if module))
 
 
 def _numbered(model: onnx.ModelProto) -> dict[int, int]:
