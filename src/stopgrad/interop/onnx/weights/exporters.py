@@ -43,7 +43,7 @@ _TORCHS = re.compile(r"onnx::[A-Z]\w*_\d+")
 """Those that nobody else makes up."""
 
 
-class Told(NamedTuple):
+class Metadata(NamedTuple):
     """What a file says.
 
     Attributes:
@@ -95,7 +95,7 @@ def module_of(node: str) -> str:
     return ".".join(parts)
 
 
-def told_of(model: onnx.ModelProto) -> Told:
+def metadata_of(model: onnx.ModelProto) -> Metadata:
     """What a file says about its tensors."""
     ours = _ours(model)
     kinds = dict(ours or {})
@@ -106,7 +106,7 @@ def told_of(model: onnx.ModelProto) -> Told:
         for e in x.metadata_props:
             if e.key == _KIND and text(e.value) in _SPOKEN:
                 kinds[text(x.name)] = _SPOKEN[text(e.value)]
-    return Told(_exporter(model), kinds, inputs, ours is not None)
+    return Metadata(_exporter(model), kinds, inputs, ours is not None)
 
 
 def _exporter(model: onnx.ModelProto) -> str:

@@ -72,13 +72,13 @@ def _absent(model: onnx.ModelProto) -> list[str]:
     """The parameters of the module, as far as the file names them, that no tensor stands for."""
     weighing = Weighing(model)
     present: set[str] = set()
-    for tensor in _weights(model) if weighing.told.parameters else ():
+    for tensor in _weights(model) if weighing.metadata.parameters else ():
         name = text(tensor.name)
         verdict = weighing.of(name, _array(tensor))
         if verdict.weight:
             present |= {name, *verdict.of}
             present |= {_owner(name, use, weighing) for use in weighing.uses.readers.get(name, [])}
-    absent = [name for name in weighing.told.parameters if name not in present]
+    absent = [name for name in weighing.metadata.parameters if name not in present]
     # Of tied weights, the file has one name for both.
     tied = sum({"table", "matrix"} <= weighing.uses.places(text(t.name)) for t in _weights(model))
     others = [name for name in absent if name.rpartition(".")[2] == "weight"][:tied]
@@ -118,7 +118,7 @@ def _merged(tensor: onnx.TensorProto, weighing: Weighing) -> Merged | None:
     for use in readers:
         uses.setdefault(_owner(name, use, weighing), []).append(use)
     begins = bool((array == array.reshape(-1)[:1]).all())
-    if len(uses) < 2 and begins and not weighing.told.exporter:
+    if len(uses) < 2 and begins and not weighing.metadata.exporter:
         uses = _by_node(name, readers)
     if len(uses) < 2:
         return None
@@ -131,7 +131,7 @@ def _merged(tensor: onnx.TensorProto, weighing: Weighing) -> Merged | None:
 
 def _label(owner: str, uses: list[Use], weighing: Weighing) -> str:
     """The name of a parameter; where the exporter made it up, that of the module that uses it."""
-    if not weighing.told.is_made_up(owner):
+    if not weighing.metadata.is_made_up(owner):
         return owner
     ends = [reader for use in uses for y in use.node.output for reader in weighing.uses.of(text(y))]
     modules = [module_of(text(use.node.name)) for use in (ends if uses[0].operator == "Identity" else uses)]
@@ -140,11 +140,11 @@ def _label(owner: str, uses: list[Use], weighing: Weighing) -> str:
 
 def _owner(name: str, use: Use, weighing: Weighing) -> str:
     """The name of the parameter that a use of an initializer is of."""
-    exported = weighing.told
-    if exported.inputs:
+    metadata = weighing.metadata
+    if metadata.inputs:
         return next(iter(weighing.sources(use)), name)
     if (
-        exported.exporter == "pytorch"
+        metadata.exporter == "pytorch"
         and use.operator == "Identity"
         and not text(use.node.name).startswith("/")
     ):
@@ -217,7 +217,7 @@ def tie(model: onnx.ModelProto) -> list[str]:
     tables = {n: t for n, t in tensors.items() if "table" in weighing.uses.places(n)}
     notes, transposes = [], []
     for name, tensor in tensors.items():
-        if not weighing.told.is_made_up(name) or "matrix" not in weighing.uses.places(name):
+        if not weighing.metadata.is_made_up(name) or "matrix" not in weighing.uses.places(name):
             continue
         for table, other in tables.items():
             if list(other.dims) == [*tensor.dims][::-1] and _is_transposed(tensor, other):

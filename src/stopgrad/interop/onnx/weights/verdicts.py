@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from stopgrad.interop.onnx.nodes import text
-from stopgrad.interop.onnx.weights.exporters import LINE, Told, module_of, told_of
+from stopgrad.interop.onnx.weights.exporters import LINE, Metadata, metadata_of, module_of
 from stopgrad.interop.onnx.weights.numbers import recognised, telling
 from stopgrad.interop.onnx.weights.uses import NORMS, WEIGHTS, Use, Uses
 
@@ -59,13 +59,13 @@ class Weighing:
     unread: tuple[str, ...]
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self.told: Told = told_of(model)
+        self.metadata: Metadata = metadata_of(model)
         self.uses = Uses(model)
         self._inputs = {text(x.name) for x in model.graph.input} - self.uses.stored
         self._layers = _numbered(model)
-        read = {name for node in model.graph.node for name in self.told.read_by(node)}
+        read = {name for node in model.graph.node for name in self.metadata.read_by(node)}
         #: Parameters of the module that the file says nothing else of: they were computed with, and are gone.
-        self.unread = tuple(p for p in self.told.parameters if p not in read | self.uses.stored)
+        self.unread = tuple(p for p in self.metadata.parameters if p not in read | self.uses.stored)
 
     def of(self, name: str, array: np.generic | np.ndarray[Any, Any]) -> Verdict:
         """The verdict on an initializer of floating-point numbers."""
@@ -77,16 +77,18 @@ class Weighing:
             verdict = evidence(name, array)
             if verdict is not None:
                 return verdict
-        if self.told.is_made_up(name):
+        if self.metadata.is_made_up(name):
             return Verdict(False, "the exporter computed it, and it stands where no weight stands")
         return Verdict(True, "it is stored, and nothing says that it is a constant")
 
     # ----------------------------------------------------------------------------------------- evidence
 
     def _said(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
-        kind = self.told.kinds.get(name)
+        kind = self.metadata.kinds.get(name)
         if kind is None:
-            return Verdict(False, "the file lists its parameters without it") if self.told.complete else None
+            return (
+                Verdict(False, "the file lists its parameters without it") if self.metadata.complete else None
+            )
         if kind == "parameter":
             return Verdict(True, "the file says that it is a parameter", (name,))
         return Verdict(False, f"the file says that it is a {kind}")
@@ -99,14 +101,14 @@ class Weighing:
         if why is not None:
             return Verdict(False, why)
         uses = self.uses.of(name)
-        norm = self.told.is_made_up(name) and all(use.operator in NORMS for use in uses) and bool(uses)
+        norm = self.metadata.is_made_up(name) and all(use.operator in NORMS for use in uses) and bool(uses)
         if norm and all((array == (1 if use.position == 1 else 0)).all() for use in uses):
             return Verdict(False, "ones and zeros that an operator must be given: the norm learns nothing")
         return None
 
     def _made(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         """A tensor of a program of ``torch.export`` that its signature does not have: it was computed."""
-        if not self.told.inputs or "first state" in self.uses.places(name):
+        if not self.metadata.inputs or "first state" in self.uses.places(name):
             return None
         sources = tuple(dict.fromkeys(p for use in self.uses.of(name) for p in self._made_from(use)))
         if sources:
@@ -128,7 +130,7 @@ class Weighing:
         words = _RECURRENT.get(use.position, "") if use.operator in _LAYERS else ""
         end = f"_l{self._layers[id(use.node)]}" if words else ""
         place, sources = use.place() or self.uses.beside(use), []
-        for name in self.told.read_by(use.node):
+        for name in self.metadata.read_by(use.node):
             leaf = name.rpartition(".")[2]
             if words:
                 fits = words in leaf and leaf.removesuffix("_reverse").endswith(end)
@@ -152,32 +154,34 @@ class Weighing:
             return Verdict(False, "it is only compared")
         why_constant = recognised(array)
         weight = sorted(places & WEIGHTS)
-        if weight == ["bias"] and not array.ndim and self.told.exporter != "pytorch":
+        if weight == ["bias"] and not array.ndim and self.metadata.exporter != "pytorch":
             return Verdict(False, "a single number, which an operator must be given")
-        if weight and (why_constant is None or not self.told.is_made_up(name)):
+        if weight and (why_constant is None or not self.metadata.is_made_up(name)):
             modules = self._modules(name, weight)
             where = f" of {_listed(modules)}" if modules else ""
             leaf = "bias" if weight == ["bias"] else "weight"
             sources = (
-                (name,) if not self.told.is_made_up(name) else tuple(f"{module}.{leaf}" for module in modules)
+                (name,)
+                if not self.metadata.is_made_up(name)
+                else tuple(f"{module}.{leaf}" for module in modules)
             )
             return Verdict(True, f"it stands where weights stand: as {_words(weight)}{where}", sources)
         return None if why_constant is None else Verdict(False, why_constant)
 
     def _looks(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
-        if self.uses.is_masking(name) and self.told.is_made_up(name):
+        if self.uses.is_masking(name) and self.metadata.is_made_up(name):
             return Verdict(False, "it is only added to what goes into a softmax")
         if self.uses.normalises(name, self._inputs):
             return Verdict(False, "the model's inputs are normalised by it")
         if _OF_CONSTANTS.fullmatch(name):
             return Verdict(False, "modules call constants so")
-        if not array.ndim and self.told.exporter != "pytorch":
+        if not array.ndim and self.metadata.exporter != "pytorch":
             return Verdict(False, "a single number")
         return None
 
     def _modules(self, name: str, places: list[str]) -> tuple[str, ...]:
         """The modules in which a tensor that the exporter has named is used, by the names of nodes."""
-        if not self.told.is_made_up(name) or self.told.exporter != "pytorch" or self.told.inputs:
+        if not self.metadata.is_made_up(name) or self.metadata.exporter != "pytorch" or self.metadata.inputs:
             return ()
         nodes = [text(use.node.name) for use in self.uses.of(name) if use.place() in places]
         return tuple(dict.fromkeys(module for module in map(module_of, nodes) if module))

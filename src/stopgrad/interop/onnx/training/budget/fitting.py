@@ -43,12 +43,12 @@ def budget_of(memory: object, sizes: Mapping[str, int] | None) -> Budget | None:
     Raises:
         ArgumentError: it is neither, or a size is no whole number from 1 on.
     """
-    given = dict(sizes or {})
-    for name, size in given.items():
+    lengths = dict(sizes or {})
+    for name, size in lengths.items():
         if not is_whole(size) or size < 1:
             raise ArgumentError(f"sizes: {name!r} is a whole number from 1 on, not {size!r:.60}")
     if memory is None:
-        if given:
+        if lengths:
             raise ArgumentError(
                 "sizes= (--sizes) are those for which memory= (--memory) is reckoned; give it, too"
             )
@@ -62,7 +62,7 @@ def budget_of(memory: object, sizes: Mapping[str, int] | None) -> Budget | None:
         number = float(memory)  # type: ignore[arg-type] # is_whole says so.
     if number is None or number < 1:
         raise ArgumentError(f"memory: a number of bytes, or a text such as '2GiB', not {memory!r:.60}")
-    return Budget(int(number), {name: int(size) for name, size in given.items()})
+    return Budget(int(number), {name: int(size) for name, size in lengths.items()})
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ def held_by(main: Any, state: Iterable[Any], gradients: Iterable[Any], in_place:
         gradients: of the parameters.
         in_place: whether a step writes over the state.
     """
-    once = sum(math.prod(map(int, x.shape)) * x.dtype.itemsize for x in state)
-    each = sum(math.prod(map(int, x.shape)) * x.dtype.itemsize for x in gradients)
+    state_bytes = sum(math.prod(map(int, x.shape)) * x.dtype.itemsize for x in state)
+    gradient_bytes = sum(math.prod(map(int, x.shape)) * x.dtype.itemsize for x in gradients)
     frozen = sum(len(x.raw_data) for x in main.graph.initializer)
-    return Held(once, each, frozen) if in_place else Held(2 * once, 0, frozen)
+    return Held(state_bytes, gradient_bytes, frozen) if in_place else Held(2 * state_bytes, 0, frozen)
 
 
 def fit(models: Mapping[str, Any], main: str, loss: str, budget: Budget, held: Held) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _said(count: float) -> str:
     return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
-def told(entry: Mapping[str, Any]) -> str:
+def note_of(entry: Mapping[str, Any]) -> str:
     """A note about what was chosen."""
     if not entry["again"]:
         return f"memory: a step is estimated at {_said(entry['estimate'])}; nothing is computed again"

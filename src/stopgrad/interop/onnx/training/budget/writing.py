@@ -59,10 +59,10 @@ class _Writing:
         self.nodes.append(node)
         if place.number not in self.tape.forward and step.inputs:
             self.since += 1
-            found = [y for y in step.outputs if self._floating(y)]
-            if found:
+            floating = [y for y in step.outputs if self._floating(y)]
+            if floating:
                 ready = [y for y in self.done if y in self.tape.results]
-                self.done = list(dict.fromkeys([*ready, found[0]]))
+                self.done = list(dict.fromkeys([*ready, floating[0]]))
 
     def _floating(self, x: str) -> bool:
         return x in self.tape.tensors and self.tape.tensors[x].dtype in FLOATS
