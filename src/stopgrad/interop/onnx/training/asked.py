@@ -127,8 +127,9 @@ class Asked:
             rate = self.optimizer.spec.options.get("learning_rate")
         if rate is None:
             parameter = inspect.signature(self.optimizer.call).parameters.get("learning_rate")
-            has_default = parameter is not None and parameter.default is not parameter.empty
-            rate = parameter.default if has_default else 1e-3
+            rate = 1e-3
+            if parameter is not None and parameter.default is not parameter.empty:
+                rate = parameter.default
         return float(real(rate))
 
 

@@ -216,8 +216,8 @@ def check_sizes(model: Any, sizes: Mapping[str, int]) -> None:
         python = ", ".join(f"{name!r}: 8" for name in unsaid)
         raise ArgumentError(
             f"a budget of memory needs all sizes, and the model leaves {', '.join(unsaid)} open: say them "
-            f"with sizes={{{python}}} (--sizes {','.join(f'{name}=8' for name in unsaid)}); what is written takes "
-            "other sizes, too"
+            f"with sizes={{{python}}} (--sizes {','.join(f'{name}=8' for name in unsaid)}); what is written "
+            "takes other sizes, too"
         )
     unknown = [name for name in sizes if name not in open_sizes(model, ())]
     if unknown:
