@@ -86,7 +86,7 @@ class Mask:
         """Allow only these among the keys allowed so far."""
         self.allowed = which if self.allowed is None else sg.logical_and(self.allowed, which)
 
-    def given(self, mask: sg.Output) -> None:
+    def apply(self, mask: sg.Output) -> None:
         """Apply a mask operand: booleans, or numbers to add; keys beyond its end are excluded."""
         missing = self.keys - mask.shape[-1]
         if not mask.dtype.is_bool and not mask.dtype.is_floating:
@@ -166,7 +166,7 @@ def attention(
         k, v = sg.concat([past_key, k], 2), sg.concat([past_value, v], 2)
     masking, masked = Mask(k.shape[2]), mask is not None or lengths is not None
     if mask is not None:
-        masking.given(mask)
+        masking.apply(mask)
     if lengths is not None:
         ends = masking.until(lengths)
         if past_key is None:

@@ -268,7 +268,7 @@ def _attended(
 ) -> tuple[Any, Any]:
     """The result of attention, with the heads joined, and the scaled products."""
     if bias is not None:
-        masking.given(bias)
+        masking.apply(bias)
     if node.attribute("unidirectional", 0):
         masking.near(q.shape[2], offset, -1, 0)
     raw = products(q, k, node.attribute("scale"))
@@ -388,7 +388,7 @@ def group_query_attention(
         q, k = (turned_by(x, cos, sin, 2 * cos.shape[-1], near) for x in (q, k))
     mask = Mask(k.shape[2])
     if bias is not None:
-        mask.given(bias)
+        mask.apply(bias)
     window = int(node.attribute("local_window_size", -1))
     mask.near(q.shape[2], 0, max(window - 1, -1), 0 if node.attribute("causal", 1) else -1)
     raw = capped(products(q, k, node.attribute("scale") or None), float(node.attribute("softcap", 0.0)))

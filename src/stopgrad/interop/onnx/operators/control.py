@@ -208,8 +208,8 @@ def _scanned(node: Call, *operands: sg.Output) -> Any:
         node.fail(f"it scans {count} of {len(operands)} operands")
     states, xs = list(operands[: len(operands) - count]), list(operands[len(operands) - count :])
     rows = len(body.outputs) - len(states)
-    axes = _listed(node, "scan_input_axes", count)
-    turned = _listed(node, "scan_input_directions", count)
+    axes = _numbers(node, "scan_input_axes", count)
+    turned = _numbers(node, "scan_input_directions", count)
     moved = [_moved(node, x, axis, 0, back) for x, axis, back in zip(xs, axes, turned, strict=True)]
 
     def step(carry: Sequence[sg.Output], row: Sequence[sg.Output]) -> Any:
@@ -217,8 +217,8 @@ def _scanned(node: Call, *operands: sg.Output) -> Any:
         return results[: len(states)], results[len(states) :]
 
     carry, ys = sg.scan(step, states, moved)
-    out_axes = _listed(node, "scan_output_axes", rows)
-    out_turned = _listed(node, "scan_output_directions", rows)
+    out_axes = _numbers(node, "scan_output_axes", rows)
+    out_turned = _numbers(node, "scan_output_directions", rows)
     stacked = [
         sg.moveaxis(sg.flip(y, 0) if back else y, 0, checked_axis(node, axis, y.ndim))
         for y, axis, back in zip(ys, out_axes, out_turned, strict=True)
@@ -226,7 +226,7 @@ def _scanned(node: Call, *operands: sg.Output) -> Any:
     return (*carry, *stacked)
 
 
-def _listed(node: Call, name: str, count: int) -> list[int]:
+def _numbers(node: Call, name: str, count: int) -> list[int]:
     numbers = node.attribute(name, [0] * count)
     if len(numbers) != count:
         node.fail(f"its attribute {name} has {len(numbers)} numbers for {count} tensors")

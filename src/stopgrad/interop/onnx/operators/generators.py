@@ -94,19 +94,19 @@ def _size(node: Call, x: sg.Output) -> Any:
 
 
 def _normal(node: Call, like: sg.Output | None = None) -> Any:
-    shape, dtype = _drawn(node, like)
+    shape, dtype = _shape_and_dtype(node, like)
     mean, scale = node.attribute("mean", 0.0), node.attribute("scale", 1.0)
     return sg.random_normal(shape, node.key(), mean, scale, dtype)
 
 
 def _uniform(node: Call, like: sg.Output | None = None) -> Any:
-    shape, dtype = _drawn(node, like)
+    shape, dtype = _shape_and_dtype(node, like)
     return sg.random_uniform(
         shape, node.key(), node.attribute("low", 0.0), node.attribute("high", 1.0), dtype
     )
 
 
-def _drawn(node: Call, like: sg.Output | None) -> tuple[list[Any], DType]:
+def _shape_and_dtype(node: Call, like: sg.Output | None) -> tuple[list[Any], DType]:
     """The shape and the element type of what is drawn."""
     if like is None:
         return list(node.attribute("shape")), _dtype(node, sg.float32)

@@ -190,7 +190,7 @@ def recurrent(kind: Kind) -> Any:
         runs = []
         for i, backwards in enumerate(ways):
             projected, layer = _prepared(
-                node, kind, functions[i], x, w[i], r[i], _at(b, i), _at(peepholes, i)
+                node, kind, functions[i], x, w[i], r[i], _of_direction(b, i), _of_direction(peepholes, i)
             )
             start = tuple(_start(s, i, x, layer.units) for s in states)
             runs.append(_run(kind, layer, projected, start, inside, backwards))
@@ -204,7 +204,7 @@ def recurrent(kind: Kind) -> Any:
     return rule
 
 
-def _at(x: sg.Output | None, i: int) -> Any:
+def _of_direction(x: sg.Output | None, i: int) -> Any:
     return None if x is None else x[i]
 
 

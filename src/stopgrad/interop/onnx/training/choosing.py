@@ -59,16 +59,16 @@ def trained(
         ArgumentError: a pattern matches nothing, or nothing is left to train.
     """
     more = set(chosen("train", train, names))
-    wanted = chosen("only", only, names) if only else [name for name in names if name not in constants]
-    wanted = [name for name in names if name in more or name in set(wanted)]
+    selected = chosen("only", only, names) if only else [name for name in names if name not in constants]
+    selected = [name for name in names if name in more or name in set(selected)]
     frozen = set(chosen("freeze", freeze, names))
-    remaining = [name for name in wanted if name not in frozen]
+    remaining = [name for name in selected if name not in frozen]
     if not remaining:
         raise ArgumentError(
             "no parameter is left to train: "
             + (
-                f"freeze leaves none of {some(wanted, SHOWN)}"
-                if wanted
+                f"freeze leaves none of {some(selected, SHOWN)}"
+                if selected
                 else f"constants such as {some(names, SHOWN)} are trained if train= names them"
                 if names
                 else "the model has none"

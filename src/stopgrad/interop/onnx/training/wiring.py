@@ -136,7 +136,7 @@ def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output]
     places = list(dict.fromkeys(places))
     done = without_gc(rewrite, [*model.outputs.values(), *places], (), (stopping(dict.fromkeys(tensors)),))
     outputs = dict(zip(model.outputs, done.outputs, strict=False))
-    moved = dict(zip(places, map(_behind, done.outputs[len(outputs) :]), strict=True))
+    moved = dict(zip(places, map(_without_stops, done.outputs[len(outputs) :]), strict=True))
     learning: dict[str, Output] = {}
     adapters: list[Adapter] = []
     if lora is not None:
@@ -151,7 +151,7 @@ def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output]
         next(iter(outputs.values())).op.graph,
         {name: moved[x] for name, x in model.inputs.items()},
         outputs,
-        {name: _behind(moved[x]) for name, x in model.parameters.items()},
+        {name: _without_stops(moved[x]) for name, x in model.parameters.items()},
         learning,
         [],
         {},
@@ -159,7 +159,7 @@ def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output]
     )
 
 
-def _behind(x: Output) -> Output:
+def _without_stops(x: Output) -> Output:
     """The parameter, if x is a stop of one; else x."""
     while x.op.type == "StopGradient":
         x = x.op.inputs[0]

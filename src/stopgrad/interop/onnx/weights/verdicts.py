@@ -73,7 +73,14 @@ class Weighing:
         return self._judged(name, array)._replace(dtype=array.dtype.name, shape=array.shape)
 
     def _judged(self, name: str, array: np.ndarray[Any, Any]) -> Verdict:
-        for evidence in (self._said, self._quantises, self._impossible, self._made, self._used, self._looks):
+        for evidence in (
+            self._from_file,
+            self._quantises,
+            self._impossible,
+            self._computed,
+            self._by_use,
+            self._by_looks,
+        ):
             verdict = evidence(name, array)
             if verdict is not None:
                 return verdict
@@ -83,7 +90,7 @@ class Weighing:
 
     # ----------------------------------------------------------------------------------------- evidence
 
-    def _said(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+    def _from_file(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         kind = self.metadata.kinds.get(name)
         if kind is None:
             return (
@@ -106,22 +113,22 @@ class Weighing:
             return Verdict(False, "ones and zeros that an operator must be given: the norm learns nothing")
         return None
 
-    def _made(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+    def _computed(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         """A tensor of a program of ``torch.export`` that its signature does not have: it was computed."""
         if not self.metadata.inputs or "first state" in self.uses.places(name):
             return None
-        sources = tuple(dict.fromkeys(p for use in self.uses.of(name) for p in self._made_from(use)))
+        sources = tuple(dict.fromkeys(p for use in self.uses.of(name) for p in self._computed_from(use)))
         if sources:
-            return Verdict(True, f"the exporter made it from {_listed(sources)}", sources)
+            return Verdict(True, f"the exporter made it from {_shortened(sources)}", sources)
         weight = not self.uses.places(name).isdisjoint(WEIGHTS)
         is_constant = recognised(array) is not None or self.uses.is_masking(name)
         if self.unread and not is_constant and (weight or array.ndim > 1):
             are = "is" if len(self.unread) == 1 else "are"
-            why = f"the exporter computed it, and {_listed(self.unread)} of the module {are} nowhere else"
+            why = f"the exporter computed it, and {_shortened(self.unread)} of the module {are} nowhere else"
             return Verdict(True, why, self.unread)
         return None
 
-    def _made_from(self, use: Use) -> list[str]:
+    def _computed_from(self, use: Use) -> list[str]:
         """The module's parameters from which a tensor without a name that is used so may be made."""
         return [name for name in self.sources(use) if name not in self._beside(use)]
 
@@ -144,7 +151,7 @@ class Weighing:
         """The names of the stored operands of a node, besides the one in question."""
         return {text(x) for i, x in enumerate(use.node.input) if i != use.position} & self.uses.stored
 
-    def _used(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+    def _by_use(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         places = self.uses.places(name)
         if places == {"statistic"}:
             return Verdict(False, "a running statistic of batch normalisation")
@@ -158,7 +165,7 @@ class Weighing:
             return Verdict(False, "a single number, which an operator must be given")
         if weight and (why_constant is None or not self.metadata.is_made_up(name)):
             modules = self._modules(name, weight)
-            where = f" of {_listed(modules)}" if modules else ""
+            where = f" of {_shortened(modules)}" if modules else ""
             leaf = "bias" if weight == ["bias"] else "weight"
             sources = (
                 (name,)
@@ -168,7 +175,7 @@ class Weighing:
             return Verdict(True, f"it stands where weights stand: as {_words(weight)}{where}", sources)
         return None if why_constant is None else Verdict(False, why_constant)
 
-    def _looks(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
+    def _by_looks(self, name: str, array: np.ndarray[Any, Any]) -> Verdict | None:
         if self.uses.is_masking(name) and self.metadata.is_made_up(name):
             return Verdict(False, "it is only added to what goes into a softmax")
         if self.uses.normalises(name, self._inputs):
@@ -204,7 +211,7 @@ def weighing_of(model: onnx.ModelProto) -> Weighing:
     return Weighing(model)
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _shortened(names: tuple[str, ...]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 

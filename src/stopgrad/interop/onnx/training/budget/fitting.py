@@ -154,10 +154,10 @@ def _fitting(model: Any, whole: Schedule, budget: Budget, held: Held) -> tuple[S
         if peak <= room:
             return schedule, held.bytes + peak
     raise ArgumentError(
-        f"memory: a step does not fit into {_said(budget.bytes)}; the smallest that was found takes "
-        f"{_said(held.bytes + least)}: {_said(held.state)} of weights and optimizer state, "
-        f"{_said(held.gradients)} of gradients, {_said(held.frozen)} of frozen weights, and {_said(least)} "
-        "of what the passes make, with all else computed again"
+        f"memory: a step does not fit into {_in_units(budget.bytes)}; the smallest that was found takes "
+        f"{_in_units(held.bytes + least)}: {_in_units(held.state)} of weights and optimizer state, "
+        f"{_in_units(held.gradients)} of gradients, {_in_units(held.frozen)} of frozen weights, and "
+        f"{_in_units(least)} of what the passes make, with all else computed again"
     )
 
 
@@ -165,7 +165,7 @@ _EIGHTHS = (7, 6, 5, 4, 2, 0)
 """At what part of the room is aimed, where a runtime's order of the nodes takes more than was reckoned."""
 
 
-def _said(count: float) -> str:
+def _in_units(count: float) -> str:
     if count < 2**20:
         return f"{count / 2**10:,.1f} KiB"
     return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
@@ -174,10 +174,10 @@ def _said(count: float) -> str:
 def note_of(entry: Mapping[str, Any]) -> str:
     """A note about what was chosen."""
     if not entry["again"]:
-        return f"memory: a step is estimated at {_said(entry['estimate'])}; nothing is computed again"
+        return f"memory: a step is estimated at {_in_units(entry['estimate'])}; nothing is computed again"
     return (
-        f"memory: a step is estimated at {_said(entry['estimate'])}, without the budget at "
-        f"{_said(entry['without'])}; {entry['again']} nodes are computed again, about "
+        f"memory: a step is estimated at {_in_units(entry['estimate'])}, without the budget at "
+        f"{_in_units(entry['without'])}; {entry['again']} nodes are computed again, about "
         f"{entry['share']:.0%} more time"
     )
 

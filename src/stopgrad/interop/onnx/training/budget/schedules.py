@@ -86,10 +86,10 @@ class Schedule:
     @cached_property
     def peak(self) -> int:
         """The most bytes of what the graph makes that are held at once, without its results."""
-        return max(self.held, default=0)
+        return max(self.held_bytes, default=0)
 
     @cached_property
-    def held(self) -> list[int]:
+    def held_bytes(self) -> list[int]:
         """The bytes of what the graph makes that are held at each place."""
         return held_in(list(self._memory()))
 
