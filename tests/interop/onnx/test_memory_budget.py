@@ -153,7 +153,7 @@ def test_views_and_results_take_no_memory(tmp_path: Path) -> None:
         tmp_path / "m.onnx", nodes, {"x": [8, 4]}, {"y": [4, 8]}, {"w": normal(4, 4), "s": np.array([4, 8])}
     )
     tape = tape_of(onnx.load(tmp_path / "m.onnx"), {}, "y")
-    assert Schedule(tape, ()).held == [128, 128, 128]
+    assert Schedule(tape, ()).held_bytes == [128, 128, 128]
 
 
 MEASURE = """

@@ -106,24 +106,24 @@ def _lean_graph(graph: memoryview, reader: _Reader) -> Iterator[bytes]:
 
 def _lean_tensor(tensor: memoryview, reader: _Reader) -> bytes:
     """A tensor without its numbers, if these are as NumPy has them."""
-    held = list(fields(tensor))
-    raw = [field.value for field in held if field.number == RAW and isinstance(field.value, memoryview)]
-    kinds = [field.value for field in held if field.number == DATA_TYPE]
-    names = [field.text for field in held if field.number == TENSOR_NAME]
-    dims = _dims(held)
+    entries = list(fields(tensor))
+    raw = [field.value for field in entries if field.number == RAW and isinstance(field.value, memoryview)]
+    kinds = [field.value for field in entries if field.number == DATA_TYPE]
+    names = [field.text for field in entries if field.number == TENSOR_NAME]
+    dims = _dims(entries)
     dtype = np.dtype(_PLAIN.get(kinds[0], "V1") if len(kinds) == 1 and isinstance(kinds[0], int) else "V1")
     is_plain = dtype.kind != "V" and len(raw) == len(names) == 1 and len({*names} - {*reader.places}) == 1
     if not is_plain or any(size < 0 for size in dims) or math.prod(dims) * dtype.itemsize != len(raw[0]):
         return bytes(tensor)
     offset = _address(raw[0]) - reader.start
     reader.places[names[0]] = Place(reader.path, offset, dtype.newbyteorder("<"), tuple(dims))
-    return b"".join([bytes(field.whole) for field in held if field.number != RAW])
+    return b"".join([bytes(field.whole) for field in entries if field.number != RAW])
 
 
-def _dims(held: list[Field]) -> list[int]:
+def _dims(entries: list[Field]) -> list[int]:
     """The sizes of a tensor, each in a field of its own or several packed into one; −1 for what is none."""
     sizes: list[int] = []
-    for field in held:
+    for field in entries:
         if field.number == DIMS:
             if isinstance(field.value, int):
                 sizes.append(field.value if field.value < 2**63 else -1)

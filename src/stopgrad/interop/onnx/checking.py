@@ -139,20 +139,20 @@ def _check_names(graph: onnx.GraphProto, name: str) -> None:
             bodies = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
             bodies += [g for a in node.attribute for g in a.graphs]
             if bodies:
-                seen = around | defined
-                waiting += [(body, seen, depth + 1) for body in bodies]
+                visible = around | defined
+                waiting += [(body, visible, depth + 1) for body in bodies]
             defined.update(text(y) for y in node.output if y)
         _check_unique([text(y.name) for y in here.output] if here is graph else [], f"outputs of {name}")
 
 
 def _check_unique(names: Sequence[str], what: str) -> None:
     seen: set[str] = set()
-    for one in names:
-        if not one:
+    for name in names:
+        if not name:
             raise FileError(f"one of the {what} has no name")
-        if one in seen:
-            raise FileError(f"two of the {what} are called {one!r}")
-        seen.add(one)
+        if name in seen:
+            raise FileError(f"two of the {what} are called {name!r}")
+        seen.add(name)
 
 
 def _check_node(node: onnx.NodeProto, defined: set[str], around: Container[str], name: str) -> None:

@@ -81,8 +81,8 @@ def list_gates(model: onnx.ModelProto) -> None:
     ]
     if gates:
         own = [f for f in model.functions if f.domain == GATES and gate_of(GATES, text(f.name)) is None]
-        said = json.dumps({"gates": gates, "functions": [_packed(f) for f in own]})
-        model.metadata_props.append(onnx.StringStringEntryProto(key=LISTED, value=said))
+        listing = json.dumps({"gates": gates, "functions": [_packed(f) for f in own]})
+        model.metadata_props.append(onnx.StringStringEntryProto(key=LISTED, value=listing))
 
 
 def is_gate(node: onnx.NodeProto) -> bool:
@@ -112,7 +112,7 @@ def _graphs(model: onnx.ModelProto) -> Iterator[tuple[Any, Where]]:
 
 def _readers(graph: onnx.GraphProto, name: str) -> set[Reader]:
     """Who reads a tensor in a graph, and in those inside of it."""
-    inner = [g for one in graph.node for g in graphs_in(one)]
+    inner = [g for node in graph.node for g in graphs_in(node)]
     readers = {
         (text(node.name), text(node.op_type), i)
         for g in (graph, *inner)
@@ -129,12 +129,17 @@ def _entry(
 ) -> dict[str, Any]:
     pairs = []
     for x, y in zip(node.input, node.output, strict=False):
-        others = [one for one in _readers(graph, text(x)) if one[0] != text(node.name)]
+        others = [reader for reader in _readers(graph, text(x)) if reader[0] != text(node.name)]
         pairs.append([sorted(_readers(graph, text(y))), sorted(others)])
     # Nobody but the gate may read the numbers that it is set to, so a tool may drop them, too.
     settings = {text(x): constants[text(x)] for x in node.input[len(node.output) :] if text(x) in constants}
     small = {name: _packed(tensor) for name, tensor in settings.items() if math.prod(tensor.dims) == 1}
-    return {"node": _packed(node), "where": [list(one) for one in where], "pairs": pairs, "settings": small}
+    return {
+        "node": _packed(node),
+        "where": [list(level) for level in where],
+        "pairs": pairs,
+        "settings": small,
+    }
 
 
 # ---------------------------------------------------------------------------------------------- reading
@@ -142,29 +147,29 @@ def _entry(
 
 def listed(model: onnx.ModelProto) -> tuple[list[Listed], list[Any]]:
     """The gates that a model's metadata list, and their functions; nothing if there is no list to be read."""
-    said = next((text(e.value) for e in model.metadata_props if e.key == LISTED), "")
+    listing = next((text(e.value) for e in model.metadata_props if e.key == LISTED), "")
     try:
-        read = json.loads(said) if said else {}
-        gates = [_listed(one) for one in read.get("gates", [])[:MOST]]
-        functions = [_unpacked(onnx.FunctionProto, one) for one in read.get("functions", [])[:MOST]]
+        read = json.loads(listing) if listing else {}
+        gates = [_listed(entry) for entry in read.get("gates", [])[:MOST]]
+        functions = [_unpacked(onnx.FunctionProto, packed) for packed in read.get("functions", [])[:MOST]]
     except Exception:  # Someone else's, or damaged in any way: it says nothing.
         return [], []
-    sound = [one for one in gates if is_gate(one.node) and 0 < len(one.pairs) == len(one.node.output)]
+    sound = [gate for gate in gates if is_gate(gate.node) and 0 < len(gate.pairs) == len(gate.node.output)]
     return sound, [f for f in functions if domain_of(f) == GATES]
 
 
-def _unpacked(kind: Any, said: str) -> Any:
-    return kind.FromString(base64.b64decode(said))
+def _unpacked(kind: Any, encoded: str) -> Any:
+    return kind.FromString(base64.b64decode(encoded))
 
 
-def _listed(said: Mapping[str, Any]) -> Listed:
-    node = _unpacked(onnx.NodeProto, said["node"])
+def _listed(entry: Mapping[str, Any]) -> Listed:
+    node = _unpacked(onnx.NodeProto, entry["node"])
     pairs = [
         Pair(text(x), text(y), _frozen(readers), _frozen(others))
-        for x, y, (readers, others) in zip(node.input, node.output, said["pairs"], strict=False)
+        for x, y, (readers, others) in zip(node.input, node.output, entry["pairs"], strict=False)
     ]
-    where = tuple((str(name), str(attribute)) for name, attribute in said["where"])
-    settings = {str(name): _unpacked(onnx.TensorProto, one) for name, one in said["settings"].items()}
+    where = tuple((str(name), str(attribute)) for name, attribute in entry["where"])
+    settings = {str(name): _unpacked(onnx.TensorProto, packed) for name, packed in entry["settings"].items()}
     return Listed(node, where, tuple(pairs), settings)
 
 
@@ -190,9 +195,9 @@ def restored(model: onnx.ModelProto) -> Restored:
     """A model with the gates and gradient functions that its metadata list and tools have erased."""
     gates, functions = listed(model)
     there = {text(y) for node in all_nodes(model) if is_gate(node) for y in node.output} if gates else set()
-    missing = [one for one in gates if text(one.node.output[0]) not in there]
-    have = {text(f.name) for f in model.functions if domain_of(f) == GATES}
-    functions = [f for f in functions if text(f.name) not in have]
+    missing = [gate for gate in gates if text(gate.node.output[0]) not in there]
+    present = {text(f.name) for f in model.functions if domain_of(f) == GATES}
+    functions = [f for f in functions if text(f.name) not in present]
     if not missing and not functions:
         return Restored(model, [], [])
     copy = onnx.ModelProto()
@@ -200,38 +205,38 @@ def restored(model: onnx.ModelProto) -> Restored:
     copy.functions.extend(functions)
     _settle(copy.graph, missing)
     graphs = {where: graph for graph, where in _graphs(copy)}
-    left = [one for one in missing if one.where not in graphs or not _in_place(one, graphs)]
+    unplaced = [gate for gate in missing if gate.where not in graphs or not _in_place(gate, graphs)]
     trial = onnx.ModelProto()
     trial.CopyFrom(copy)
-    if left and _Putting(trial, left).all_back():
-        copy, left = trial, []
+    if unplaced and _Putting(trial, unplaced).all_back():
+        copy, unplaced = trial, []
     for graph, _ in _graphs(copy):
         _sort(graph)
-    lost = [text(one.node.output[0]) for one in left]
-    return Restored(copy, [y for one in missing if (y := text(one.node.output[0])) not in lost], lost)
+    lost = [text(gate.node.output[0]) for gate in unplaced]
+    return Restored(copy, [y for gate in missing if (y := text(gate.node.output[0])) not in lost], lost)
 
 
 def _settle(graph: onnx.GraphProto, gates: list[Listed]) -> None:
     """Put back the numbers that gates are set to, where these are gone."""
     names = _named(graph)
-    for name, tensor in {key: t for one in gates for key, t in one.settings.items()}.items():
+    for name, tensor in {key: t for gate in gates for key, t in gate.settings.items()}.items():
         if name not in names:
             node = onnx.helper.make_node("Constant", [], [name], name, value=tensor)
             graph.node.insert(0, node)
 
 
-def _in_place(one: Listed, graphs: Mapping[Where, Any]) -> bool:
+def _in_place(listed_gate: Listed, graphs: Mapping[Where, Any]) -> bool:
     """Put a gate in the place of the identities that an inliner has left, if they are there."""
-    graph = graphs[one.where]
+    graph = graphs[listed_gate.where]
     makers = {text(y): node for node in graph.node for y in node.output}
-    copies = [makers.get(pair.result) for pair in one.pairs]
+    copies = [makers.get(pair.result) for pair in listed_gate.pairs]
     gate = onnx.NodeProto()
-    gate.CopyFrom(one.node)
+    gate.CopyFrom(listed_gate.node)
     for i, node in enumerate(copies):
         if node is None or text(node.op_type) != "Identity" or domain_of(node):
             return False
         gate.input[i] = node.input[0]
-    if not _visible(gate.input, one.where, graphs):
+    if not _visible(gate.input, listed_gate.where, graphs):
         return False
     places = sorted(i for i, node in enumerate(graph.node) if text(node.output[0]) in gate.output)
     graph.node[places[0]].CopyFrom(gate)
@@ -258,23 +263,23 @@ class _Putting:
     def __init__(self, model: onnx.ModelProto, gates: list[Listed]) -> None:
         self.graphs = {where: graph for graph, where in _graphs(model)}
         self.gates = gates
-        self._by_name = {text(one.node.name): one for one in gates}
+        self._by_name = {text(gate.node.name): gate for gate in gates}
 
     def all_back(self) -> bool:
         """Put all of them back, in order; whether it could be done."""
-        return all(self._put(one) for one in self.gates)
+        return all(self._put(gate) for gate in self.gates)
 
-    def _put(self, one: Listed) -> bool:
-        graph = self.graphs.get(one.where)
-        alone = self._by_name.get(text(one.node.name)) is one and len({p.operand for p in one.pairs})
-        if graph is None or alone != len(one.pairs):  # Else it is not clear whose readers are whose.
+    def _put(self, gate: Listed) -> bool:
+        graph = self.graphs.get(gate.where)
+        alone = self._by_name.get(text(gate.node.name)) is gate and len({p.operand for p in gate.pairs})
+        if graph is None or alone != len(gate.pairs):  # Else it is not clear whose readers are whose.
             return False
-        if not all(self._now(pair, graph) for pair in one.pairs):
+        if not all(self._now(pair, graph) for pair in gate.pairs):
             return False
-        if not _visible(one.node.input, one.where, self.graphs):
+        if not _visible(gate.node.input, gate.where, self.graphs):
             return False
-        graph.node.add().CopyFrom(one.node)
-        del self._by_name[text(one.node.name)]
+        graph.node.add().CopyFrom(gate.node)
+        del self._by_name[text(gate.node.name)]
         return True
 
     def _now(self, pair: Pair, graph: onnx.GraphProto) -> bool:
@@ -290,7 +295,7 @@ class _Putting:
         present = _readers(graph, pair.operand)
         if readers & others or OUTPUT in readers or not readers or present != readers | others:
             return False
-        inner = [node for one in graph.node for g in graphs_in(one) for node in g.node]
+        inner = [node for outer in graph.node for g in graphs_in(outer) for node in g.node]
         for node in [*graph.node, *inner]:
             for i, x in enumerate(node.input):
                 if text(x) == pair.operand and (text(node.name), text(node.op_type), i) in readers:

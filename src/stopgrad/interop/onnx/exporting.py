@@ -61,10 +61,10 @@ def export(
     parameters = dict(module.named_parameters())
     kinds: dict[str, list[str]] = {"parameter": [], FROZEN: [], "buffer": []}
     for name, x in model.parameters.items():
-        held = parameters.get(name)
-        if held is None and x.dtype.name == "uint32":
+        parameter = parameters.get(name)
+        if parameter is None and x.dtype.name == "uint32":
             raise ArgumentError("the module draws random numbers also in inference; take them as arguments")
-        kind = "buffer" if held is None else "parameter" if held.requires_grad else FROZEN
+        kind = "buffer" if parameter is None else "parameter" if parameter.requires_grad else FROZEN
         kinds[kind].append(name)
     renewed = [name for name in model.outputs if name.startswith("updated.")]
     if renewed:

@@ -68,14 +68,14 @@ def _slice(
 ) -> Any:
     axes = np.arange(len(starts)) if axes is None else axes
     steps = np.ones(len(starts), np.int64) if steps is None else steps
-    at: list[Any] = [slice(None)] * x.ndim
+    slices: list[Any] = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         stop = int(end)
         if step < 0 and stop < -x.shape[axis]:
-            at[axis] = slice(int(start), None, int(step))
+            slices[axis] = slice(int(start), None, int(step))
         else:
-            at[axis] = slice(int(start), stop, int(step))
-    return x[tuple(at)]
+            slices[axis] = slice(int(start), stop, int(step))
+    return x[tuple(slices)]
 
 
 def _split(node: Call, x: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any] | None = None) -> list[Any]:

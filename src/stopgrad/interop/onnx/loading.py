@@ -151,8 +151,8 @@ def weighed(
 class _Loading:
     """A model that is being loaded."""
 
-    def __init__(self, source: Source, known: dict[str, Any], wanted: Sequence[str]) -> None:
-        self.source, self.known, self.wanted = source, known, wanted
+    def __init__(self, source: Source, known: dict[str, Any], patterns: Sequence[str]) -> None:
+        self.source, self.known, self.patterns = source, known, patterns
         self.proto, self.name = _with_gates(source), source.name
         self.versions = versions_of(self.proto, self.name)
         self.sizes: dict[str, Any] = {}
@@ -179,9 +179,11 @@ class _Loading:
                 translator.random_key = self.parameters[RANDOM] = key
             names = [text(y.name) for y in self.proto.graph.output]
             space = Space(ChainMap(values), self.versions)
-            made = translator.run_nodes(self.proto.graph.node, names, space)
-            self._raise_for(translator, names, made)
-            outputs = {name: self._output(translator, name, y) for name, y in zip(names, made, strict=True)}
+            results = translator.run_nodes(self.proto.graph.node, names, space)
+            self._raise_for(translator, names, results)
+            outputs = {
+                name: self._output(translator, name, y) for name, y in zip(names, results, strict=True)
+            }
         if RANDOM in self.parameters and not translator.drawn:
             del self.parameters[RANDOM]
         return Model(
@@ -200,34 +202,34 @@ class _Loading:
     def _values(self, translator: Translator) -> dict[str, Any]:
         """The inputs and initializers, by name."""
         graph = self.proto.graph
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         read_as_known = _read_as_known(graph)
         for name, array in stored(graph, self.source.folder, self.source.places):
-            found[name] = self._initializer(name, array, name in read_as_known)
-        given = dict(self.known)
+            values[name] = self._initializer(name, array, name in read_as_known)
+        unread = dict(self.known)
         for x in graph.input:
             name = text(x.name)
-            if name in given:
-                found[name] = self._fixed(x, given.pop(name))
-            elif name not in found:
-                found[name] = self.inputs[name] = self._placeholder(x)
-        if given:
+            if name in unread:
+                values[name] = self._fixed(x, unread.pop(name))
+            elif name not in values:
+                values[name] = self.inputs[name] = self._placeholder(x)
+        if unread:
             raise ArgumentError(
-                f"known names {next(iter(given))!r}, which is no input; the model has "
+                f"known names {next(iter(unread))!r}, which is no input; the model has "
                 f"{shorten(list(self.inputs))}"
             )
-        return found
+        return values
 
     def _initializer(self, name: str, array: np.generic | np.ndarray[Any, Any], as_known: bool) -> Known:
-        held = Known(array)
-        if held.dtype is None or not held.dtype.is_differentiable or as_known:
-            return held
-        verdict = self.verdicts[name] = self.weighing.of(name, held.array)
-        if not verdict.weight and not any(matches(name, one) for one in self.wanted):
-            return held
-        made = stored_parameter(array, name, self.name, "initializer")
-        self.parameters[name] = made.output
-        return made
+        constant = Known(array)
+        if constant.dtype is None or not constant.dtype.is_differentiable or as_known:
+            return constant
+        verdict = self.verdicts[name] = self.weighing.of(name, constant.array)
+        if not verdict.weight and not any(matches(name, pattern) for pattern in self.patterns):
+            return constant
+        parameter = stored_parameter(array, name, self.name, "initializer")
+        self.parameters[name] = parameter.output
+        return parameter
 
     def _placeholder(self, x: onnx.ValueInfoProto) -> Any:
         name = text(x.name)
@@ -315,9 +317,9 @@ class _Loading:
         except Refused as error:
             raise GraphError(f"the output {name!r} of {self.name}: {error}") from None
 
-    def _raise_for(self, translator: Translator, names: Sequence[str], made: Sequence[Any]) -> None:
+    def _raise_for(self, translator: Translator, names: Sequence[str], results: Sequence[Any]) -> None:
         raise_for(translator.refusals, self.name)
-        missing = [name for name, y in zip(names, made, strict=True) if y is FAILED]
+        missing = [name for name, y in zip(names, results, strict=True) if y is FAILED]
         if missing:
             raise FileError(f"nothing in {self.name} computes its output {missing[0]!r}")
 

@@ -65,7 +65,7 @@ def _look(
         for graph in graphs_in(node, deep=False):
             own = _defined_by(graph)
             read |= _look(graph.node, own, name, unordered, depth + 1)
-            computed = {text(y) for one in graph.node for y in one.output}
+            computed = {text(y) for inner in graph.node for y in inner.output}
             read |= {text(y.name) for y in graph.output} - own - computed
         reads.append(read)
     makers: dict[str, int] = {}
@@ -102,12 +102,12 @@ def _order(nodes: Sequence[Any], needs: Sequence[set[int]], name: str) -> list[i
 
 def _cycle(nodes: Sequence[Any], needs: Sequence[set[int]], missing: Sequence[int]) -> str:
     """One cycle among the nodes that wait for others, in words."""
-    at = next(i for i, count in enumerate(missing) if count)
+    current = next(i for i, count in enumerate(missing) if count)
     path: list[int] = []
-    while at not in path:
-        path.append(at)
-        at = min(k for k in needs[at] if missing[k])
-    cycle = path[path.index(at) :]
+    while current not in path:
+        path.append(current)
+        current = min(k for k in needs[current] if missing[k])
+    cycle = path[path.index(current) :]
     words = [shown(nodes[i]) for i in [*cycle[:_SHOWN], cycle[0]]]
     more = f" (and {len(cycle) - _SHOWN} more)" if len(cycle) > _SHOWN else ""
     return " reads from ".join(words) + more

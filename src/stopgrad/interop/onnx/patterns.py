@@ -11,10 +11,12 @@ from stopgrad.base.errors import ArgumentError
 def patterns_of(names: str | Iterable[str], what: str) -> list[str]:
     """Patterns as a list; a single one may be a string."""
     patterns = [names] if isinstance(names, str) else list(names)
-    wrong = next((one for one in patterns if not isinstance(one, str) or not one.strip()), None)
+    wrong = next(
+        (pattern for pattern in patterns if not isinstance(pattern, str) or not pattern.strip()), None
+    )
     if wrong is not None:
         raise ArgumentError(f"{what}: a pattern of names is text, such as 'encoder.*', not {wrong!r:.60}")
-    return [one.strip() for one in patterns]
+    return [pattern.strip() for pattern in patterns]
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -28,5 +30,5 @@ def matches(name: str, pattern: str) -> bool:
     """
     name, pattern = name.strip("/"), pattern.strip("/")
     return name == pattern or any(
-        fnmatch.fnmatchcase(name, one) for one in (pattern, f"{pattern}.*", f"{pattern}/*")
+        fnmatch.fnmatchcase(name, variant) for variant in (pattern, f"{pattern}.*", f"{pattern}/*")
     )

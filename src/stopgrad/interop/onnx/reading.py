@@ -123,11 +123,13 @@ def _sound(model: onnx.ModelProto, name: str) -> Any:
 def opsets(imports: Iterable[onnx.OperatorSetIdProto], name: str) -> dict[str, int]:
     """The versions of the domains that a model or function imports; the domain ``ai.onnx`` is ``""``."""
     versions: dict[str, int] = {}
-    for one in imports:
-        if not 0 < one.version < 2**31:
-            raise FileError(f"{name} states version {one.version} of the domain {one.domain or 'ai.onnx'!r}")
-        if versions.setdefault(domain_of(one), one.version) != one.version:
-            raise FileError(f"{name} states two versions of the domain {one.domain or 'ai.onnx'!r}")
+    for entry in imports:
+        if not 0 < entry.version < 2**31:
+            raise FileError(
+                f"{name} states version {entry.version} of the domain {entry.domain or 'ai.onnx'!r}"
+            )
+        if versions.setdefault(domain_of(entry), entry.version) != entry.version:
+            raise FileError(f"{name} states two versions of the domain {entry.domain or 'ai.onnx'!r}")
     return versions
 
 

@@ -123,7 +123,9 @@ class Ready(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        return sum(array.nbytes for held in (self.stored, self.program.constants) for array in held.values())
+        return sum(
+            array.nbytes for arrays in (self.stored, self.program.constants) for array in arrays.values()
+        )
 
     def model(self, beside: Beside | None = None) -> onnx.ModelProto:
         model = model_of(self.program, self.stored, beside=beside)
@@ -185,11 +187,11 @@ def _write_parts(path: Path, beside: Beside) -> None:
 def _data_files(target: Path) -> list[Path]:
     """The files beside a model that hold its large arrays."""
     pattern = re.compile(re.escape(target.name) + r"(\.\d+)?\.data")
-    return [one for one in target.parent.iterdir() if pattern.fullmatch(one.name)]
+    return [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
 
 
 def _free(target: Path) -> str:
     """A name for such a file that the older model, valid until it is replaced, does not refer to."""
-    taken = {one.name for one in _data_files(target)} if target.parent.is_dir() else set()
+    taken = {path.name for path in _data_files(target)} if target.parent.is_dir() else set()
     names = (f"{target.name}{f'.{i}' if i else ''}.data" for i in range(len(taken) + 1))
     return next(name for name in names if name not in taken)

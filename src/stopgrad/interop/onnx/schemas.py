@@ -51,8 +51,8 @@ def _nearest(versions: Sequence[int], version: int) -> int:
 
 def defaults_of(schema: OpSchema) -> list[Any]:
     """The default attributes of an operator."""
-    found = [one.default_value for one in schema.attributes.values()]
-    return [one for one in found if one.type != onnx.AttributeProto.UNDEFINED]
+    defaults = [attribute.default_value for attribute in schema.attributes.values()]
+    return [default for default in defaults if default.type != onnx.AttributeProto.UNDEFINED]
 
 
 def is_same(old: OpSchema, new: OpSchema) -> bool:
@@ -62,21 +62,23 @@ def is_same(old: OpSchema, new: OpSchema) -> bool:
     """
     if old.since_version == new.since_version:
         return True
-    operands, results = ([(one.name, one.option) for one in x] for x in (old.inputs, old.outputs))
-    given, made = ([(one.name, one.option) for one in x] for x in (new.inputs, new.outputs))
-    if new.deprecated or given[: len(operands)] != operands or made[: len(results)] != results:
+    operands, results = ([(formal.name, formal.option) for formal in x] for x in (old.inputs, old.outputs))
+    new_operands, new_results = (
+        [(formal.name, formal.option) for formal in x] for x in (new.inputs, new.outputs)
+    )
+    if new.deprecated or new_operands[: len(operands)] != operands or new_results[: len(results)] != results:
         return False
-    if any(option == _OPTION.Single for _, option in given[len(operands) :]):
+    if any(option == _OPTION.Single for _, option in new_operands[len(operands) :]):
         return False
     before, after = _attributes(old), _attributes(new)
-    more = [one.required for name, one in new.attributes.items() if name not in before]
+    more = [attribute.required for name, attribute in new.attributes.items() if name not in before]
     return before.items() <= after.items() and not any(more)
 
 
 def _attributes(schema: OpSchema) -> dict[str, Any]:
     return {
-        name: (one.type, one.required, one.default_value.SerializeToString())
-        for name, one in schema.attributes.items()
+        name: (attribute.type, attribute.required, attribute.default_value.SerializeToString())
+        for name, attribute in schema.attributes.items()
     }
 
 
@@ -124,20 +126,22 @@ def _check_counts(schema: OpSchema, node: onnx.NodeProto, operands: Sequence[Any
 
 
 def _check_attributes(schema: Any, node: onnx.NodeProto) -> None:
-    known = schema.attributes
-    given = {a.name: a for a in node.attribute}
-    for name, attribute in given.items():
-        if name not in known:
-            raise Refused(f"it has no attribute {name!r}; it has {', '.join(sorted(known)) or 'none'}")
-        if attribute.type != known[name].type.value:
+    allowed = schema.attributes
+    attributes = {a.name: a for a in node.attribute}
+    for name, attribute in attributes.items():
+        if name not in allowed:
+            raise Refused(f"it has no attribute {name!r}; it has {', '.join(sorted(allowed)) or 'none'}")
+        if attribute.type != allowed[name].type.value:
             raise Refused(f"its attribute {name!r} is of another type than the operator's")
-    for name, attribute in known.items():
-        if attribute.required and name not in given:
+    for name, attribute in allowed.items():
+        if attribute.required and name not in attributes:
             raise Refused(f"its attribute {name!r} is missing")
 
 
 def _check_types(schema: OpSchema, operands: Sequence[Any]) -> None:
-    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    allowed = {
+        constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints
+    }
     bound: dict[str, str] = {}
     for i, x in enumerate(operands):
         formal = schema.inputs[min(i, len(schema.inputs) - 1)]

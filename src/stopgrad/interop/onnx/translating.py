@@ -121,12 +121,12 @@ class Translator(Building):
         space = body.around.below(dict(zip(body.inputs, args, strict=True)))
         self.initializers(body.graph, space.values)
         before = len(self.refusals)
-        found = self.run_nodes(body.graph.node, body.outputs, space)
-        if any(x is FAILED for x in found):
+        results = self.run_nodes(body.graph.node, body.outputs, space)
+        if any(x is FAILED for x in results):
             reasons = list(dict.fromkeys(map(str, self.refusals[before:])))
             del self.refusals[before:]
             raise Refused("; ".join(["its body cannot be translated", *reasons]))
-        return found
+        return results
 
     def initializers(self, graph: onnx.GraphProto, values: MutableMapping[str, Any]) -> None:
         """Give the names of a body's initializers their values."""
@@ -142,13 +142,13 @@ class Translator(Building):
         name = space.path + called(node)
         operator = space.operator or self._as_shown(node, name)
         operands = [space.values.get(text(x), FAILED) if x else None for x in node.input]
-        made: Any = FAILED
+        results: Any = FAILED
         if not any(x is FAILED for x in operands):
             with Inside(prefix=scope_from(name), place=(operator.place, 0)):
-                made = self.attempted(operator.what, lambda: self._named(node, name, operands, space))
+                results = self.attempted(operator.what, lambda: self._named(node, name, operands, space))
         for i, output in enumerate(node.output):
             if output:
-                space.values[text(output)] = made if made is FAILED else made[i]
+                space.values[text(output)] = results if results is FAILED else results[i]
 
     def _as_shown(self, node: onnx.NodeProto, name: str) -> Named:
         line = self._lines.setdefault(name, len(self._lines) + 1)
@@ -157,18 +157,18 @@ class Translator(Building):
 
     def _named(self, node: onnx.NodeProto, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
         """The results of a node, of which there are as many as it names."""
-        found = self._results(node, name, operands, space)
-        if any(node.output[len(found) :]):
-            raise Refused(f"it has only {len(found)} results here, not {len(node.output)}")
-        return found
+        results = self._results(node, name, operands, space)
+        if any(node.output[len(results) :]):
+            raise Refused(f"it has only {len(results)} results here, not {len(node.output)}")
+        return results
 
     def _results(self, node: onnx.NodeProto, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
         node = resolved(node, space.attributes)
         domain, op_type = domain_of(node), text(node.op_type)
         gate = gate_of(domain, op_type)
         if gate is not None:
-            given = [self.tensor(x) for x in operands]
-            return _gated(gate, self._attributes(node, name, space), given, name)
+            inputs = [self.tensor(x) for x in operands]
+            return _gated(gate, self._attributes(node, name, space), inputs, name)
         if is_custom(node):
             return self._with_gradient(node, name, operands, space)
         function = self.functions.get((domain, op_type, text(node.overload)))
@@ -189,11 +189,11 @@ class Translator(Building):
                 raise Refused("there is no such operator here")
             operator = space.operator or self._as_shown(node, name)
             return self._called(body, node, name, operands, space, defaults_of(schema), operator)
-        known = folded(call, operands, rule)
-        if known is not None:
-            return known
-        made = call.ruled(rule)
-        results = made if isinstance(made, tuple) else (made,)
+        constants = folded(call, operands, rule)
+        if constants is not None:
+            return constants
+        result = call.ruled(rule)
+        results = result if isinstance(result, tuple) else (result,)
         tensors = [x for x in operands if isinstance(x, sg.Output)]
         if key in HANDS_ON and not (self.soft or {}).keys().isdisjoint(tensors):
             self._handed_on(call, rule, results)
@@ -201,10 +201,10 @@ class Translator(Building):
 
     def _handed_on(self, call: Call, rule: Rule, results: Sequence[Any]) -> None:
         """Remember of which numbers the results are the rounding: those that the operator makes of floats."""
-        held = call.operands
+        operands = call.operands
         soft = self.soft or {}
-        whole = next(x.dtype for x in held if isinstance(x, sg.Output) and x in soft)
-        floats = [_as_floats(call, x, whole) for x in held]
+        whole = next(x.dtype for x in operands if isinstance(x, sg.Output) and x in soft)
+        floats = [_as_floats(call, x, whole) for x in operands]
         again = Call(
             call.node, call.name, call.opset, call.attributes, floats, self, call.schema, call.around
         ).ruled(rule)
@@ -225,10 +225,10 @@ class Translator(Building):
         """Inline a function in place of the node that calls it; its results."""
         if space.depth >= DEEPEST:
             raise FileError(f"{name}: functions call one another more than {DEEPEST} deep")
-        given = [*operands, *[None] * (len(function.input) - len(operands))]
+        arguments = [*operands, *[None] * (len(function.input) - len(operands))]
         attributes = {text(a.name): a for a in (*defaults, *function.attribute_proto, *node.attribute)}
         inner = Space(
-            ChainMap(dict(zip(map(text, function.input), given, strict=False))),
+            ChainMap(dict(zip(map(text, function.input), arguments, strict=False))),
             {**space.versions, **opsets(function.opset_import, function.name)},
             attributes,
             f"{name}/",
@@ -236,11 +236,11 @@ class Translator(Building):
             operator or space.operator,
         )
         before = len(self.refusals)
-        wanted = [text(y) for y, asked in zip(function.output, node.output, strict=False) if asked]
-        made = dict(zip(wanted, self.run_nodes(function.node, wanted, inner), strict=True))
-        if any(x is FAILED for x in made.values()) and len(self.refusals) == before:
+        names = [text(y) for y, result in zip(function.output, node.output, strict=False) if result]
+        results = dict(zip(names, self.run_nodes(function.node, names, inner), strict=True))
+        if any(x is FAILED for x in results.values()) and len(self.refusals) == before:
             raise Refused(f"the function {function.name} does not compute all of its results")
-        return [made.get(text(y), FAILED) for y in function.output]
+        return [results.get(text(y), FAILED) for y in function.output]
 
     def _with_gradient(
         self, node: onnx.NodeProto, name: str, operands: Sequence[Any], space: Space
@@ -256,27 +256,29 @@ class Translator(Building):
             parts: list[Any] = [None] * sum(k < custom.asked for k in custom.kept)
             if function is not None and custom.returned:
                 call = onnx.NodeProto(output=function.output)
-                given = _by_number(function, cotangents, operands[first:])
-                made = self._called(function, call, f"{name}/gradient", given, space)
-                if len(made) != len(custom.returned) or any(y is FAILED for y in made):
+                arguments = _by_number(function, cotangents, operands[first:])
+                gradients = self._called(function, call, f"{name}/gradient", arguments, space)
+                if len(gradients) != len(custom.returned) or any(y is FAILED for y in gradients):
                     raise Refused(f"its gradient function, stopgrad::{custom.gradient}, cannot be read")
-                for i, y in zip(custom.returned, made, strict=True):
+                for i, y in zip(custom.returned, gradients, strict=True):
                     parts[i] = self.tensor(y)
             return parts
 
-        held = [local(self.tensor(x)) for x in operands[:last]]
-        return given_gradient(held[:first], held[first:], gradient, custom.asked, custom.kept).outputs
+        tensors = [local(self.tensor(x)) for x in operands[:last]]
+        return given_gradient(tensors[:first], tensors[first:], gradient, custom.asked, custom.kept).outputs
 
     def _attributes(self, node: onnx.NodeProto, name: str, space: Space) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         for a in node.attribute:
             if a.type == onnx.AttributeProto.GRAPH:
-                found[text(a.name)] = Body(a.g, space)
+                attributes[text(a.name)] = Body(a.g, space)
             elif a.type == onnx.AttributeProto.GRAPHS:
-                found[text(a.name)] = [Body(g, space) for g in a.graphs]
+                attributes[text(a.name)] = [Body(g, space) for g in a.graphs]
             else:
-                found[text(a.name)] = attribute_value(a, self._folder, f"the attribute {a.name} of {name!r}")
-        return found
+                attributes[text(a.name)] = attribute_value(
+                    a, self._folder, f"the attribute {a.name} of {name!r}"
+                )
+        return attributes
 
     def schema(self, op_type: str, domain: str, version: int) -> Any:
         """The schema of an operator; None if onnx has none."""
@@ -319,15 +321,15 @@ def resolved(node: onnx.NodeProto, attributes: Mapping[str, Any]) -> Any:
     """A node of a function, with references to the function's attributes replaced by their values."""
     if not any(a.ref_attr_name for a in node.attribute):
         return node
-    found = onnx.NodeProto()
-    found.CopyFrom(node)
-    del found.attribute[:]
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
     for a in node.attribute:
-        given = attributes.get(text(a.ref_attr_name)) if a.ref_attr_name else a
-        if given is not None:
-            found.attribute.add().CopyFrom(given)
-            found.attribute[-1].name = a.name
-    return found
+        value = attributes.get(text(a.ref_attr_name)) if a.ref_attr_name else a
+        if value is not None:
+            copy.attribute.add().CopyFrom(value)
+            copy.attribute[-1].name = a.name
+    return copy
 
 
 def described(node: onnx.NodeProto, name: str) -> str:
@@ -374,14 +376,14 @@ class Custom(NamedTuple):
 
 def _by_number(function: onnx.FunctionProto, cotangents: Sequence[Any], others: Sequence[Any]) -> list[Any]:
     """The operands of a gradient function, by the numbers in its inputs' names: tools drop unread ones."""
-    found = []
+    operands = []
     for name in map(text, function.input):
         some = {"g": cotangents, "x": others}.get(name[:1], ())
         number = int(name[1:]) if re.fullmatch(r"\d{1,9}", name[1:]) else len(some)
         if number >= len(some):
             raise Refused(f"its gradient function has an input {name!r}, which the call has no operand for")
-        found.append(some[number])
-    return found
+        operands.append(some[number])
+    return operands
 
 
 def custom_of(node: onnx.NodeProto, attributes: Mapping[str, Any], operands: int) -> Custom:
@@ -389,7 +391,7 @@ def custom_of(node: onnx.NodeProto, attributes: Mapping[str, Any], operands: int
     missing = next((key for key in ("asked", "kept", "returned", "gradient") if key not in attributes), None)
     if missing is not None:
         raise Refused(f"the custom gradient lacks {missing}")
-    kept, returned = ([int(one) for one in attributes[key].split()] for key in ("kept", "returned"))
+    kept, returned = ([int(number) for number in attributes[key].split()] for key in ("kept", "returned"))
     asked, count = int(attributes["asked"]), len(node.output)
     own = sum(k < asked for k in kept)
     in_order = all(sorted({*some}) == some and (not some or some[0] >= 0) for some in (kept, returned))
@@ -408,5 +410,5 @@ def _gated(
     values = gate.canonical([attributes[name] for name in gate.attributes])
     head, _, last = label_from(name).rpartition("/")
     with Inside(prefix=scope_from(head)):
-        made = apply(gate, operands, values, last or None)
-    return made if isinstance(made, tuple) else (made,)
+        result = apply(gate, operands, values, last or None)
+    return result if isinstance(result, tuple) else (result,)

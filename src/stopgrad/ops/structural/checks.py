@@ -74,8 +74,8 @@ class Ensure(Op):
         """An element that there is not: of what is wrong the runtime's error has only the node's name."""
         number = xp.where(condition, np.int64(0), np.int64(1))
         with xp.nodes.at("_".join(re.findall(r"\w+", message))):
-            made = xp.node("Gather", [np.array([1]), number], np.int64, (), axis=0)
-        return xp.cast(made, np.bool_)  # A node that has the operation's name instead of that.
+            element = xp.node("Gather", [np.array([1]), number], np.int64, (), axis=0)
+        return xp.cast(element, np.bool_)  # A node that has the operation's name instead of that.
 
 
 def ensured(condition: ArrayLike, message: str) -> Any:

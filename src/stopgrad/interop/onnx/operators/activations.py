@@ -42,9 +42,9 @@ def selu(node: Call, x: sg.Output) -> Any:
 
 def bent(x: sg.Output, below: float, above: float) -> Any:
     """x · above where x > 0, else (exp(x) - 1) · below."""
-    some = sg.greater(x, brought(0, x.dtype))
-    kept = x if above == 1 else sg.multiply(x, brought(above, x.dtype))
-    return sg.where(some, kept, sg.multiply(sg.elu(x), brought(below, x.dtype)))
+    positive = sg.greater(x, brought(0, x.dtype))
+    above_zero = x if above == 1 else sg.multiply(x, brought(above, x.dtype))
+    return sg.where(positive, above_zero, sg.multiply(sg.elu(x), brought(below, x.dtype)))
 
 
 def celu(node: Call, x: sg.Output) -> Any:

@@ -86,7 +86,7 @@ class Mask:
         """Allow only these among the keys allowed so far."""
         self.allowed = which if self.allowed is None else sg.logical_and(self.allowed, which)
 
-    def given(self, mask: sg.Output) -> None:
+    def apply(self, mask: sg.Output) -> None:
         """Apply a mask operand: booleans, or numbers to add; keys beyond its end are excluded."""
         missing = self.keys - mask.shape[-1]
         if not mask.dtype.is_bool and not mask.dtype.is_floating:
@@ -164,21 +164,21 @@ def attention(
     if past_key is not None:
         offset = past_key.shape[2]
         k, v = sg.concat([past_key, k], 2), sg.concat([past_value, v], 2)
-    found, masked = Mask(k.shape[2]), mask is not None or lengths is not None
+    masking, masked = Mask(k.shape[2]), mask is not None or lengths is not None
     if mask is not None:
-        found.given(mask)
+        masking.apply(mask)
     if lengths is not None:
-        ends = found.until(lengths)
+        ends = masking.until(lengths)
         if past_key is None:
             offset = sg.subtract(ends, q.shape[2])
-    masked = _windows(node, found, q.shape[2], offset, masked)
+    masked = _windows(node, masking, q.shape[2], offset, masked)
     raw = products(q, k, node.attribute("scale"))
     bounded = capped(raw, float(node.attribute("softcap", 0.0)))
-    biased = found.on(bounded)
+    biased = masking.on(bounded)
     weights = shares(biased, masked, precision(node, "softmax_precision", biased.dtype))
     y = means(weights, v)
-    shown = (raw, bounded, biased, weights)[int(node.attribute("qk_matmul_output_mode", 0))]
-    return joined_heads(y) if flat else y, k, v, shown
+    qk = (raw, bounded, biased, weights)[int(node.attribute("qk_matmul_output_mode", 0))]
+    return joined_heads(y) if flat else y, k, v, qk
 
 
 def flex_attention(node: Call, q: sg.Output, k: sg.Output, v: sg.Output) -> Any:

@@ -51,10 +51,10 @@ def block_size() -> int:
         options.optimized_model_filepath, options.log_severity_level = str(path), 4
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
         runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        made = onnx.load(path).graph
-    if all(one.op_type == "Conv" and one.domain != "com.microsoft.nchwc" for one in made.node):
+        optimised = onnx.load(path).graph
+    if all(layer.op_type == "Conv" and layer.domain != "com.microsoft.nchwc" for layer in optimised.node):
         return 0
-    laid_out = numpy_helper.to_array(made.initializer[0]).ravel()
+    laid_out = numpy_helper.to_array(optimised.initializer[0]).ravel()
     return int(np.argmax(laid_out >= 100))  # The first of the second input channel.
 
 
@@ -103,19 +103,20 @@ def convolution(
     node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None, z: sg.Output | None = None
 ) -> Any:
     """A convolution whose weights lie in blocks of results, and of channels too if these fill one."""
-    size, (out, into, *window) = _block(node), w.shape
+    size, (out, channels, *window) = _block(node), w.shape
     if out % size:
         node.fail(f"its weights have {out} results, not blocks of {size} as on this processor. {CURE}")
-    if int(into) < size:
-        laid = sg.reshape(w, [out // size, into, *window, size])
+    if int(channels) < size:
+        laid = sg.reshape(w, [out // size, channels, *window, size])
         kernel = sg.moveaxis(laid, -1, 1)
     else:
-        laid = sg.reshape(w, [out // size, into // size, *window, size, size])
+        laid = sg.reshape(w, [out // size, channels // size, *window, size, size])
         kernel = sg.moveaxis(sg.moveaxis(laid, -1, 1), -1, 3)
-    alone = int(into) < size and int(node.attribute("group", 1)) == 1  # Images as they come, of few channels.
+    # Images of few channels come as they are.
+    alone = int(channels) < size and int(node.attribute("group", 1)) == 1
     x, z = x if alone else _opened(node, x), None if z is None else _opened(node, z)
-    kernel, used = sg.reshape(kernel, [out, into, *window]), _used(node.raw(w), size)
-    if used < int(into):
+    kernel, used = sg.reshape(kernel, [out, channels, *window]), _used(node.raw(w), size)
+    if used < int(channels):
         x, kernel = x[:, :used], kernel[:, :used]
     return _blocked(node, fused_conv(node, x, kernel, b, z))
 
@@ -126,12 +127,12 @@ def _used(w: sg.Output | Known, size: int) -> int:
     Behind a sigmoid what fills up is 0.5, and these weights would be trained.
     The file does not tell the number. Of weights that are all 0, or 0 for whole blocks, all are used.
     """
-    into = int(w.shape[1])
-    if not isinstance(w, Known) or not w.array.size or into < size or into % size:
-        return into
-    blocks = w.array.reshape(w.shape[0] // size, into // size, -1, size, size)
+    channels = int(w.shape[1])
+    if not isinstance(w, Known) or not w.array.size or channels < size or channels % size:
+        return channels
+    blocks = w.array.reshape(w.shape[0] // size, channels // size, -1, size, size)
     (read,) = np.nonzero(blocks.any(axis=(0, 2, 4)).reshape(-1))
-    return int(read[-1]) + 1 if read.size and read[-1] + size >= into else into
+    return int(read[-1]) + 1 if read.size and read[-1] + size >= channels else channels
 
 
 def _upsampled(node: Call, x: sg.Output) -> Any:

@@ -115,14 +115,14 @@ class Call(calling.Call):
         formal = ""
         if self.schema is not None and self.schema.inputs:
             formal = self.schema.inputs[min(i, len(self.schema.inputs) - 1)].name
-        given = self.node.input[i] if i < len(self.node.input) else ""
-        return f"{formal or f'operand {i}'} ({given!r})"
+        actual = self.node.input[i] if i < len(self.node.input) else ""
+        return f"{formal or f'operand {i}'} ({actual!r})"
 
     @property
     def maximum_iterations(self) -> int | None:
         """The most steps of loops that a computed condition ends, if the user has said it."""
-        found: int | None = self._translator.maximum_iterations
-        return found
+        limit: int | None = self._translator.maximum_iterations
+        return limit
 
     # ----------------------------------------------------------------------------------------- quantised
 
@@ -138,11 +138,11 @@ class Call(calling.Call):
 
     def moved(self, whole: sg.Output, move: Callable[[sg.Output], Any]) -> Any:
         """A tensor of integers whose elements are only moved; the numbers that it remembers move alike."""
-        made = move(whole)
+        result = move(whole)
         soft = self._translator.soft.get(whole) if self.straight else None
         if soft is not None:
-            self.soften(made, move(soft))
-        return made
+            self.soften(result, move(soft))
+        return result
 
     def dequantized(self, whole: sg.Output | Known, matrix: sg.Output) -> None:
         """Remember of which stored whole numbers a matrix of floats is made: adapters may stand beside it."""
@@ -174,12 +174,12 @@ class Call(calling.Call):
         Raises:
             Refused: it is not, or there are several.
         """
-        found = self._translator.known(self.raw(x))
-        if found is None:
+        value = self._translator.known(self.raw(x))
+        if value is None:
             self.unknown(i, "the model computes it")
-        if found.array.size != 1:
-            self.fail(f"{self.operand_name(i)} is one number, not {found.array.size}")
-        return found.array.reshape(-1).tolist()[0]
+        if value.array.size != 1:
+            self.fail(f"{self.operand_name(i)} is one number, not {value.array.size}")
+        return value.array.reshape(-1).tolist()[0]
 
     # ------------------------------------------------------------------------------------------ building
 
@@ -189,15 +189,15 @@ class Call(calling.Call):
         Raises:
             Refused: no node before this one computes it.
         """
-        found = self.tensor(self.around.get(name))
-        if not isinstance(found, sg.Output):
+        tensor = self.tensor(self.around.get(name))
+        if not isinstance(tensor, sg.Output):
             self.fail(f"it speaks of {name!r}, which is no tensor that stands before it")
-        return found
+        return tensor
 
     def having(self, attributes: dict[str, Any]) -> Call:
         """The same node with other attributes, for the rule of an operator that it comprises."""
-        given = (self.operands, self._translator, self.schema, self.around)
-        return Call(self.node, self.name, self.opset, attributes, *given)
+        context = (self.operands, self._translator, self.schema, self.around)
+        return Call(self.node, self.name, self.opset, attributes, *context)
 
     def key(self) -> Any:
         """A key for random numbers, from the attribute ``seed``, or else a different one for each node."""
@@ -210,8 +210,8 @@ class Call(calling.Call):
 
     def run_known(self, body: Body, args: Sequence[Any]) -> list[Any]:
         """As :meth:`run`, but known results are :class:`Known`."""
-        found: list[Any] = self._translator.run_body(body, args)
-        return found
+        results: list[Any] = self._translator.run_body(body, args)
+        return results
 
     def trying(self) -> Any:
         """A context in which bodies may fail: refusals inside are not reported; the caller says why."""

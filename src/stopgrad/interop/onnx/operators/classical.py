@@ -32,8 +32,8 @@ def transformed(node: Call, x: Any) -> Any:
         return sg.softmax(x, axis=-1)
     if kind == "SOFTMAX_ZERO":  # Scores of 0 stay 0.
         top = sg.stop_gradient(sg.reduce_max(x, axis=-1, keepdims=True))
-        each = sg.where(sg.abs(x) > 1e-7, sg.exp(x - top), x * sg.exp(-top))
-        return each / sg.reduce_sum(each, axis=-1, keepdims=True)
+        exponentials = sg.where(sg.abs(x) > 1e-7, sg.exp(x - top), x * sg.exp(-top))
+        return exponentials / sg.reduce_sum(exponentials, axis=-1, keepdims=True)
     if kind == "PROBIT":
         return math.sqrt(2.0) * sg.erfinv(2.0 * x - 1.0)
     if kind != "NONE":
@@ -66,7 +66,7 @@ def labelled(node: Call, chosen: Any) -> Any:
 def labels_of(node: Call) -> int:
     """The number of classes."""
     names = ("classlabels_ints", "classlabels_int64s", "classlabels_strings")
-    return next((len(found) for name in names if (found := node.attribute(name))), 0)
+    return next((len(labels) for name in names if (labels := node.attribute(name))), 0)
 
 
 def first_largest(x: Any) -> Any:
@@ -84,8 +84,8 @@ def _affine(node: Call, x: sg.Output, count: int) -> Any:
     if offsets.size not in (0, count):
         node.fail(f"it has {offsets.size} intercepts for {count} rows")
     rows = x if x.ndim == 2 else sg.expand_dims(x, 0)
-    found = sg.matmul(sg.cast(rows, sg.float32), sg.constant(weights.reshape(count, -1).T.copy()))
-    return found + offsets if offsets.size else found
+    scores = sg.matmul(sg.cast(rows, sg.float32), sg.constant(weights.reshape(count, -1).T.copy()))
+    return scores + offsets if offsets.size else scores
 
 
 def _regression(node: Call, x: sg.Output) -> Any:
@@ -128,10 +128,10 @@ def _kernel(node: Call, x: Any, vectors: np.ndarray[Any, Any]) -> Any:
 
 def _power(x: Any, n: int) -> Any:
     """x to a whole power, also of negative numbers."""
-    found = sg.ones_like(x)
+    power = sg.ones_like(x)
     for _ in range(n):
-        found = found * x
-    return found
+        power = power * x
+    return power
 
 
 def _vectors(node: Call, count: int) -> np.ndarray[Any, Any]:
@@ -145,11 +145,11 @@ def _svm_regression(node: Call, x: sg.Output) -> Any:
     x, weights, rho = sg.cast(x, sg.float32), floats(node, "coefficients"), floats(node, "rho")
     count = int(node.attribute("n_supports", 0))
     rows = _kernel(node, x, _vectors(node, count) if count else weights[None])
-    found = sg.matmul(rows, sg.constant(weights[:, None])) if count else rows
-    found = found + rho[:1]
+    scores = sg.matmul(rows, sg.constant(weights[:, None])) if count else rows
+    scores = scores + rho[:1]
     if node.attribute("one_class", 0):
-        return sg.where(found > 0.0, np.float32(1), np.float32(-1))
-    return transformed(node, found)
+        return sg.where(scores > 0.0, np.float32(1), np.float32(-1))
+    return transformed(node, scores)
 
 
 def _svm_classification(node: Call, x: sg.Output) -> Any:
@@ -163,7 +163,7 @@ def _svm_classification(node: Call, x: sg.Output) -> Any:
             "its probabilities are found by an iteration over pairs of classes, which is not written here"
         )
     total = sum(counts)
-    each = _kernel(node, x, _vectors(node, total))
+    kernels = _kernel(node, x, _vectors(node, total))
     weights = floats(node, "coefficients")
     if len(counts) != classes or weights.size != (classes - 1) * total:
         node.fail(f"{weights.size} coefficients are not those of {total} vectors of {classes} classes")
@@ -177,7 +177,7 @@ def _svm_classification(node: Call, x: sg.Output) -> Any:
         table[starts[j] : starts[j + 1], p] = weights.reshape(classes - 1, total)[
             i, starts[j] : starts[j + 1]
         ]
-    scores = sg.matmul(each, sg.constant(table)) + rho[: len(pairs)]
+    scores = sg.matmul(kernels, sg.constant(table)) + rho[: len(pairs)]
     wins = np.zeros((len(pairs), classes), np.float32)
     for p, (i, j) in enumerate(pairs):
         wins[p, i], wins[p, j] = 1.0, -1.0
@@ -255,18 +255,18 @@ def _encoded(node: Call, x: sg.Output) -> Any:
     hits = sg.equal(sg.expand_dims(x, x.ndim), sg.constant(keys, x.dtype))
     if node.opset >= _NAN_IS_A_KEY and keys.dtype.kind == "f" and np.isnan(keys).any():
         hits = sg.logical_or(hits, sg.logical_and(sg.is_nan(sg.expand_dims(x, x.ndim)), np.isnan(keys)))
-    found = sg.gather(sg.constant(values), sg.argmax(sg.cast(hits, sg.int32), axis=-1))
+    matched = sg.gather(sg.constant(values), sg.argmax(sg.cast(hits, sg.int32), axis=-1))
     otherwise = sg.constant(np.asarray(default).reshape(()).astype(values.dtype))
-    return sg.where(sg.reduce_any(hits, axis=-1), found, otherwise)
+    return sg.where(sg.reduce_any(hits, axis=-1), matched, otherwise)
 
 
 def _table(node: Call, name: str) -> np.ndarray[Any, Any]:
     """The keys or the values of a LabelEncoder, which have one attribute for each dtype."""
     if node.attribute(f"{name}_strings") is not None or node.attribute("classes_strings") is not None:
         node.fail(f"its {name} are strings, which tensors here do not hold")
-    given = node.attribute(f"{name}_tensor")
-    if given is not None:
-        return np.asarray(given).reshape(-1)
+    tensor = node.attribute(f"{name}_tensor")
+    if tensor is not None:
+        return np.asarray(tensor).reshape(-1)
     whole = node.attribute(f"{name}_int64s")
     return floats(node, f"{name}_floats") if whole is None else np.asarray(whole, np.int64)
 

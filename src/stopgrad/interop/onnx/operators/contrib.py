@@ -61,8 +61,8 @@ def _activated(node: Call, y: sg.Output) -> Any:
     if name not in FUSED:
         node.fail(f"the activation {name!r} is unknown; it is one of {', '.join(FUSED)}")
     function, usual = FUSED[name]
-    given = [float(n) for n in node.attribute("activation_params") or usual]
-    return function(y, *given)
+    parameters = [float(n) for n in node.attribute("activation_params") or usual]
+    return function(y, *parameters)
 
 
 def fused_conv(
@@ -102,11 +102,11 @@ def _followed(node: Call, y: sg.Output) -> Any:
     rule = ACTIVATIONS.get(name, ELEMENTWISE.get(name))
     if rule is None and name:
         node.fail(f"the activation {name!r} is unknown")
-    ends = ("alpha", "beta", "gamma", "axis")
-    given = {
-        end: node.attribute(f"activation_{end}") for end in ends if f"activation_{end}" in node.attributes
+    keys = ("alpha", "beta", "gamma", "axis")
+    attributes = {
+        key: node.attribute(f"activation_{key}") for key in keys if f"activation_{key}" in node.attributes
     }
-    return y if rule is None else rule(node.having(given), y)
+    return y if rule is None else rule(node.having(attributes), y)
 
 
 def gemm_fast_gelu(node: Call, x: sg.Output, w: sg.Output, bias: sg.Output | None = None) -> Any:
@@ -211,9 +211,9 @@ def embed_layer(
 ) -> Any:
     """The normalised sum of the embeddings of words, positions and segments; and each sequence's length."""
     batch, length = words.shape
-    found = sg.gather(word, words)
+    tokens = sg.gather(word, words)
     place = position[:length] if places is None else sg.gather(position, places)
-    total = sg.add(found, place)
+    total = sg.add(tokens, place)
     if segment is not None and segments is not None:
         total = sg.add(total, sg.gather(segment, segments))
     y, _, _ = layer_normalized(total, (2,), scale, bias, float(node.attribute("epsilon", 1e-12)))
@@ -242,18 +242,18 @@ def rotary(node: Call, x: sg.Output, places: sg.Output, cos: sg.Output, sin: sg.
 
 def _masked(node: Call, mask: sg.Output | None, keys: Size) -> Mask:
     """From ones and zeros, [batch, keys] or [batch, queries, keys], or from lengths, [batch]."""
-    found = Mask(keys)
+    masking = Mask(keys)
     if mask is None:
-        return found
+        return masking
     if mask.ndim == 1:
-        found.until(mask)
+        masking.until(mask)
     elif mask.ndim in (2, 3):
-        found.allow(
+        masking.allow(
             sg.expand_dims(sg.not_equal(mask, brought(0, mask.dtype)), 1 if mask.ndim == 3 else (1, 2))
         )
     else:
         node.fail(f"a mask of {mask.ndim} axes is not translated; give one of 1, 2 or 3")
-    return found
+    return masking
 
 
 def _attended(
@@ -261,18 +261,18 @@ def _attended(
     q: sg.Output,
     k: sg.Output,
     v: sg.Output,
-    found: Mask,
+    masking: Mask,
     bias: sg.Output | None,
     offset: Size,
     masked: bool,
 ) -> tuple[Any, Any]:
     """The result of attention, with the heads joined, and the scaled products."""
     if bias is not None:
-        found.given(bias)
+        masking.apply(bias)
     if node.attribute("unidirectional", 0):
-        found.near(q.shape[2], offset, -1, 0)
+        masking.near(q.shape[2], offset, -1, 0)
     raw = products(q, k, node.attribute("scale"))
-    weights = shares(found.on(raw), masked or bias is not None, raw.dtype)
+    weights = shares(masking.on(raw), masked or bias is not None, raw.dtype)
     return joined_heads(means(weights, v)), raw
 
 
@@ -339,7 +339,9 @@ def multi_head_attention(
         q = by_heads(_biased(q, bias, 0), heads)
     else:
         starts = (0, q.shape[-1], q.shape[-1] + k.shape[-1])
-        q, k, v = (by_heads(_biased(x, bias, at), heads) for x, at in zip((q, k, v), starts, strict=True))
+        q, k, v = (
+            by_heads(_biased(x, bias, start), heads) for x, start in zip((q, k, v), starts, strict=True)
+        )
     offset: Any = 0
     if past_k is not None:
         offset = past_k.shape[2]
@@ -386,7 +388,7 @@ def group_query_attention(
         q, k = (turned_by(x, cos, sin, 2 * cos.shape[-1], near) for x in (q, k))
     mask = Mask(k.shape[2])
     if bias is not None:
-        mask.given(bias)
+        mask.apply(bias)
     window = int(node.attribute("local_window_size", -1))
     mask.near(q.shape[2], 0, max(window - 1, -1), 0 if node.attribute("causal", 1) else -1)
     raw = capped(products(q, k, node.attribute("scale") or None), float(node.attribute("softcap", 0.0)))

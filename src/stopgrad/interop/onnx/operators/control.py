@@ -86,8 +86,8 @@ class _Loop:
         for way in ways:
             with self.node.trying():
                 try:
-                    found: tuple[Any, ...] = way()
-                    return found
+                    results: tuple[Any, ...] = way()
+                    return results
                 except (Refused, sg.ShapeError, sg.DTypeError, sg.ArgumentError, sg.GraphError) as error:
                     failed.append(getattr(error, "message", None) or str(error))
         self.node.fail(failed[0] if len(set(failed)) == 1 else "; or ".join(failed))
@@ -96,8 +96,8 @@ class _Loop:
         self, i: sg.Output | Known, states: Sequence[Any], condition: sg.Output | Known
     ) -> tuple[Any, list[Any], list[Any]]:
         """Build one step: whether the loop goes on, the next states, and the rows to be stacked."""
-        going, *found = self.node.run_known(self.body, [i, condition, *states])
-        return going, found[: len(self.states)], found[len(self.states) :]
+        going, *results = self.node.run_known(self.body, [i, condition, *states])
+        return going, results[: len(self.states)], results[len(self.states) :]
 
     def _scanned(self) -> tuple[Any, ...]:
         """The loop as a ``scan`` of a fixed number of steps, which has a gradient.
@@ -117,10 +117,10 @@ class _Loop:
 
         steps = sg.range(0, self.count, dtype=sg.int64)
         carry, rows = sg.scan(step, [self._tensor(self.states[k]) for k in carried], steps)
-        found = [self._tensor(x) for x in self.states]
+        finals = [self._tensor(x) for x in self.states]
         for k, x in zip(carried, carry, strict=True):
-            found[k] = x
-        return (*found, *rows)
+            finals[k] = x
+        return (*finals, *rows)
 
     def _tensor(self, x: sg.Output | Known | Sequence[Any]) -> Any:
         if x is None or isinstance(x, list):
@@ -135,10 +135,10 @@ class _Loop:
         while going and (self.count is None or i < self.count):
             if i == _UNROLLED:
                 raise Refused(f"its loop makes more than {_UNROLLED} steps")
-            more, states, made = self._step(Known(np.int64(i)), states, Known(np.bool_(True)))
+            more, states, new_rows = self._step(Known(np.int64(i)), states, Known(np.bool_(True)))
             if not isinstance(more, Known):
                 raise Refused("whether its loop goes on is known only when the model runs")
-            for row, x in zip(rows, made, strict=True):
+            for row, x in zip(rows, new_rows, strict=True):
                 row.append(x)
             i, going = i + 1, bool(more.array)
         return (*states, *[self._stack(row) for row in rows])
@@ -159,19 +159,19 @@ class _Loop:
             return more if bound is None else sg.logical_and(more, sg.less(i, bound))
 
         def step(i: sg.Output, more: sg.Output, *states: sg.Output) -> Any:
-            found, states_, _ = self._step(i, states, more)
-            going_on = sg.reshape(self.node.tensor(found), [])
+            condition, states_, _ = self._step(i, states, more)
+            going_on = sg.reshape(self.node.tensor(condition), [])
             return (sg.add(i, np.int64(1)), going_on, *[self.node.tensor(x) for x in states_])
 
         states = [self._tensor(x) for x in self.states]
-        made = sg.while_loop(going, step, (zero, first, *states), maximum_iterations=limit)
+        finals = sg.while_loop(going, step, (zero, first, *states), maximum_iterations=limit)
         if limit is None or isinstance(self.count, int):
-            return tuple(made[2:])
+            return tuple(finals[2:])
         ended = ensured(
-            sg.logical_not(going(*made)),
+            sg.logical_not(going(*finals)),
             f"loop {self.node.name!r} passed its bound of {limit} iterations: raise maximum_iterations",
         )
-        return tuple(_ended(x, ended) for x in made[2:])
+        return tuple(_ended(x, ended) for x in finals[2:])
 
     def _bound(self) -> Any:
         if isinstance(self.count, sg.Dim):
@@ -208,29 +208,29 @@ def _scanned(node: Call, *operands: sg.Output) -> Any:
         node.fail(f"it scans {count} of {len(operands)} operands")
     states, xs = list(operands[: len(operands) - count]), list(operands[len(operands) - count :])
     rows = len(body.outputs) - len(states)
-    axes = _listed(node, "scan_input_axes", count)
-    turned = _listed(node, "scan_input_directions", count)
+    axes = _numbers(node, "scan_input_axes", count)
+    turned = _numbers(node, "scan_input_directions", count)
     moved = [_moved(node, x, axis, 0, back) for x, axis, back in zip(xs, axes, turned, strict=True)]
 
     def step(carry: Sequence[sg.Output], row: Sequence[sg.Output]) -> Any:
-        found = node.run(body, [*carry, *row])
-        return found[: len(states)], found[len(states) :]
+        results = node.run(body, [*carry, *row])
+        return results[: len(states)], results[len(states) :]
 
     carry, ys = sg.scan(step, states, moved)
-    out_axes = _listed(node, "scan_output_axes", rows)
-    out_turned = _listed(node, "scan_output_directions", rows)
-    made = [
+    out_axes = _numbers(node, "scan_output_axes", rows)
+    out_turned = _numbers(node, "scan_output_directions", rows)
+    stacked = [
         sg.moveaxis(sg.flip(y, 0) if back else y, 0, checked_axis(node, axis, y.ndim))
         for y, axis, back in zip(ys, out_axes, out_turned, strict=True)
     ]
-    return (*carry, *made)
+    return (*carry, *stacked)
 
 
-def _listed(node: Call, name: str, count: int) -> list[int]:
-    found = node.attribute(name, [0] * count)
-    if len(found) != count:
-        node.fail(f"its attribute {name} has {len(found)} numbers for {count} tensors")
-    return list(found)
+def _numbers(node: Call, name: str, count: int) -> list[int]:
+    numbers = node.attribute(name, [0] * count)
+    if len(numbers) != count:
+        node.fail(f"its attribute {name} has {len(numbers)} numbers for {count} tensors")
+    return list(numbers)
 
 
 def _moved(node: Call, x: sg.Output, axis: int, to: int, back: int) -> Any:

@@ -23,26 +23,26 @@ def geometry(node: Call, x: sg.Output, w: sg.Output) -> Spatial:
 
 
 def conv(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> Any:
-    found = geometry(node, x, w)
+    spatial = geometry(node, x, w)
     groups = int(node.attribute("group", 1))
-    return convolved(x, w, b, found.stride, found.padding, found.dilation, groups)
+    return convolved(x, w, b, spatial.stride, spatial.padding, spatial.dilation, groups)
 
 
 def conv_transpose(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> Any:
-    found = geometry(node, x, w)
-    spatial = len(found.window)
-    extra = tuple(int(n) for n in node.attribute("output_padding") or [0] * spatial)
-    pads, sizes = found.pads, node.attribute("output_shape")
-    if sizes is None and found.auto_pad.startswith("SAME"):
-        sizes = [size * step for size, step in zip(x.shape[2:], found.stride, strict=True)]
+    spatial = geometry(node, x, w)
+    axes = len(spatial.window)
+    extra = tuple(int(n) for n in node.attribute("output_padding") or [0] * axes)
+    pads, sizes = spatial.pads, node.attribute("output_shape")
+    if sizes is None and spatial.auto_pad.startswith("SAME"):
+        sizes = [size * step for size, step in zip(x.shape[2:], spatial.stride, strict=True)]
     if sizes is not None:
         whole = [
             (size - 1) * step + more + reach
-            for size, step, more, reach in zip(x.shape[2:], found.stride, extra, found.reach, strict=True)
+            for size, step, more, reach in zip(x.shape[2:], spatial.stride, extra, spatial.reach, strict=True)
         ]
-        totals = [a - b for a, b in zip(whole, list(sizes)[-spatial:], strict=True)]
-        pads = [halves(n, found.auto_pad == "SAME_UPPER") for n in static(totals, "output_shape")]
-    return transposed(x, w, b, found.stride, pads, found.dilation, extra, int(node.attribute("group", 1)))
+        totals = [a - b for a, b in zip(whole, list(sizes)[-axes:], strict=True)]
+        pads = [halves(n, spatial.auto_pad == "SAME_UPPER") for n in static(totals, "output_shape")]
+    return transposed(x, w, b, spatial.stride, pads, spatial.dilation, extra, int(node.attribute("group", 1)))
 
 
 def deform_conv(
@@ -54,18 +54,18 @@ def deform_conv(
     mask: sg.Output | None = None,
 ) -> Any:
     """A deformable convolution: the weights times the pixels to which the offsets of each window lead."""
-    found = geometry(node, x, w)
-    spatial, elements = len(found.window), int(np.prod(found.window))
+    spatial = geometry(node, x, w)
+    axes, elements = len(spatial.window), int(np.prod(spatial.window))
     parts, groups = int(node.attribute("offset_group", 1)), int(node.attribute("group", 1))
     bounded(elements * 2**8, "so large a window")
     batch, channels, outside = x.shape[0], x.shape[1], list(offset.shape[2:])
-    moved = sg.reshape(offset, [batch * parts, elements, spatial, *outside])
-    corners = np.stack(np.meshgrid(*map(np.arange, found.window), indexing="ij"), -1).reshape(-1, spatial)
+    moved = sg.reshape(offset, [batch * parts, elements, axes, *outside])
+    corners = np.stack(np.meshgrid(*map(np.arange, spatial.window), indexing="ij"), -1).reshape(-1, axes)
     places = []
-    for i in range(spatial):
-        inner = along(corners[:, i] * found.dilation[i] - found.pads[i][0], 1, 2 + spatial)
-        outer = along(sg.range(0, outside[i], dtype=sg.int64), 2 + i, 2 + spatial)
-        start = sg.add(sg.multiply(outer, found.stride[i]), inner)
+    for i in range(axes):
+        inner = along(corners[:, i] * spatial.dilation[i] - spatial.pads[i][0], 1, 2 + axes)
+        outer = along(sg.range(0, outside[i], dtype=sg.int64), 2 + i, 2 + axes)
+        start = sg.add(sg.multiply(outer, spatial.stride[i]), inner)
         places.append(sg.add(moved[:, :, i], brought(start, x.dtype)))
     images = Sampling(sg.reshape(x, [batch * parts, channels // parts, *x.shape[2:]]), 0, True)
     pixels = between(images, places)  # [batch · parts, channels / parts, elements, windows]

@@ -69,13 +69,13 @@ def _reciprocal(node: Call, x: sg.Output) -> Any:
 
 
 def _is_infinite(node: Call, x: sg.Output) -> Any:
-    found = sg.is_inf(x)
+    infinite = sg.is_inf(x)
     zero = brought(0, x.dtype)
     if not node.attribute("detect_negative", 1):
-        found = sg.logical_and(found, sg.greater(x, zero))
+        infinite = sg.logical_and(infinite, sg.greater(x, zero))
     if not node.attribute("detect_positive", 1):
-        found = sg.logical_and(found, sg.less(x, zero))
-    return found
+        infinite = sg.logical_and(infinite, sg.less(x, zero))
+    return infinite
 
 
 def _shifted(node: Call, x: sg.Output, y: sg.Output) -> Any:

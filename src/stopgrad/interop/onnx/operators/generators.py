@@ -23,10 +23,10 @@ from stopgrad.interop.shared.sizing import sizes_known
 def _dtype(node: Call, default: DType) -> DType:
     """The element type that the attribute ``dtype`` gives, or *default*."""
     code = node.attribute("dtype")
-    found = default if code is None else dtype_of_code(code)
-    if found is None:
+    dtype = default if code is None else dtype_of_code(code)
+    if dtype is None:
         node.fail(f"there is no element type here for number {code} of TensorProto.DataType")
-    return found
+    return dtype
 
 
 # --------------------------------------------------------------------------------------------- constants
@@ -86,27 +86,27 @@ def _shape(node: Call, x: sg.Output) -> Any:
 
 
 def _size(node: Call, x: sg.Output) -> Any:
-    found = sizes_known([product(x.shape)])
-    return Known(found.array.reshape(()), found.dtype)
+    count = sizes_known([product(x.shape)])
+    return Known(count.array.reshape(()), count.dtype)
 
 
 # --------------------------------------------------------------------------------------------- random
 
 
 def _normal(node: Call, like: sg.Output | None = None) -> Any:
-    shape, dtype = _drawn(node, like)
+    shape, dtype = _shape_and_dtype(node, like)
     mean, scale = node.attribute("mean", 0.0), node.attribute("scale", 1.0)
     return sg.random_normal(shape, node.key(), mean, scale, dtype)
 
 
 def _uniform(node: Call, like: sg.Output | None = None) -> Any:
-    shape, dtype = _drawn(node, like)
+    shape, dtype = _shape_and_dtype(node, like)
     return sg.random_uniform(
         shape, node.key(), node.attribute("low", 0.0), node.attribute("high", 1.0), dtype
     )
 
 
-def _drawn(node: Call, like: sg.Output | None) -> tuple[list[Any], DType]:
+def _shape_and_dtype(node: Call, like: sg.Output | None) -> tuple[list[Any], DType]:
     """The shape and the element type of what is drawn."""
     if like is None:
         return list(node.attribute("shape")), _dtype(node, sg.float32)

@@ -20,9 +20,9 @@ PADDING = {"zeros": 0, "border": 1, "reflection": 2}
 
 def grid_sample(node: Call, x: sg.Output, grid: sg.Output) -> Any:
     mode, padding = str(node.attribute("mode", "linear")), str(node.attribute("padding_mode", "zeros"))
-    for found, table in ((mode, MODES), (padding, PADDING)):
-        if found not in table:
-            node.fail(f"{found!r} is unknown; it is one of {', '.join(table)}")
+    for name, table in ((mode, MODES), (padding, PADDING)):
+        if name not in table:
+            node.fail(f"{name!r} is unknown; it is one of {', '.join(table)}")
     align = bool(node.attribute("align_corners", 0))
     return grid_sampled(x, brought(grid, x.dtype), MODES[mode], PADDING[padding], align)
 
@@ -81,12 +81,12 @@ def _adapted(
             "with sampling_ratio=0 the regions decide about sizes; give it a sampling_ratio, or known regions"
         )
     scale = float(node.attribute("spatial_scale", 1.0))
-    found = []
+    aligned = []
     for i, (left, top, right, bottom) in enumerate(np.asarray(node.known(1, rois), np.float64) * scale):
         spans = [max(span, 1.0) if least else span for span in (bottom - top, right - left)]
         samples = [max(math.ceil(span / count), 1) for span, count in zip(spans, counts, strict=True)]
-        found.append(_aligned(node, x, ends[i : i + 1], images[i : i + 1], counts, samples, least))
-    return sg.concat(found, 0)
+        aligned.append(_aligned(node, x, ends[i : i + 1], images[i : i + 1], counts, samples, least))
+    return sg.concat(aligned, 0)
 
 
 def _aligned(
@@ -114,10 +114,10 @@ def _aligned(
     shape = [ends.shape[0], counts[0] * samples[0], counts[1] * samples[1]]
     wide = [sg.broadcast_to(place, shape) for place in places]
     parts = corners(Sampling(sg.gather(x, images), 0, True), wide)
-    seen = brought(sg.expand_dims(sg.logical_and(inside[0], inside[1]), 1), x.dtype)
+    covered = brought(sg.expand_dims(sg.logical_and(inside[0], inside[1]), 1), x.dtype)
     largest = str(node.attribute("mode", "avg")) == "max"
     # The operator takes the maximum of the weighted pixels, not of their sums.
-    values = sg.multiply(functools.reduce(sg.maximum, parts) if largest else sg.add_n(parts), seen)
+    values = sg.multiply(functools.reduce(sg.maximum, parts) if largest else sg.add_n(parts), covered)
     split = sg.reshape(values, [shape[0], x.shape[1], counts[0], samples[0], counts[1], samples[1]])
     return (sg.reduce_max if largest else sg.reduce_mean)(split, axis=(3, 5))
 
@@ -125,13 +125,13 @@ def _aligned(
 @knows(1)
 def roi_pool(node: Call, x: sg.Output, rois: Known) -> Any:
     """MaxRoiPool: the largest element of each part of regions, which must be known."""
-    known = np.asarray(node.known(1, rois), np.float64)
+    regions = np.asarray(node.known(1, rois), np.float64)
     scale = float(node.attribute("spatial_scale", 1.0))
     parts = [int(n) for n in node.attribute("pooled_shape")]
-    bounded(math.prod(parts) * len(known) * 2**10, "so many parts of regions")
+    bounded(math.prod(parts) * len(regions) * 2**10, "so many parts of regions")
     height, width = static(x.shape[2:], "MaxRoiPool")
     rows = []
-    for number, left, top, right, bottom in known:
+    for number, left, top, right, bottom in regions:
         image = x[int(number)]
         ends = [_round(n * scale) for n in (top, left, bottom, right)]
         spans = [
@@ -168,10 +168,10 @@ def _largest(image: sg.Output, rows: tuple[int, int], columns: tuple[int, int]) 
 def non_max_suppression(node: Call, *operands: sg.Output | Known) -> Any:
     """The number of boxes left depends on their values, so these must be known."""
     names = [name for name in node.node.input if name]
-    known = [node.known(i, x) for i, x in enumerate(operands) if x is not None]
-    known = [x if x.ndim else x.reshape(1) for x in known]  # The reference takes limits as vectors.
-    (found,) = ReferenceEvaluator(node.node).run(None, dict(zip(names, known, strict=True)))
-    return sg.constant(found)
+    values = [node.known(i, x) for i, x in enumerate(operands) if x is not None]
+    values = [x if x.ndim else x.reshape(1) for x in values]  # The reference takes limits as vectors.
+    (selected,) = ReferenceEvaluator(node.node).run(None, dict(zip(names, values, strict=True)))
+    return sg.constant(selected)
 
 
 IMAGES: Table = {

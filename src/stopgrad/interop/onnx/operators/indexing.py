@@ -100,11 +100,11 @@ def _cache_written(node: Call, cache: sg.Output, update: sg.Output, starts: Any 
     places = along(brought(starts, sg.int64), 0, cache.ndim) + steps
     if node.attribute("mode", "linear") == "circular":
         places = sg.floormod(places, sg.size(cache, sg.int64, axis=axis))
-    at = tuple(
+    indices = tuple(
         places if i == axis else along(sg.range(0, update.shape[i], dtype=sg.int64), i, cache.ndim)
         for i in range(cache.ndim)
     )
-    return sg.at(cache)[at].set(update)
+    return sg.at(cache)[indices].set(update)
 
 
 # ------------------------------------------------------------------------------------------------- finding
@@ -130,31 +130,31 @@ def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, values: s
     length = sg.size(sg.fill([size], np.int64(0)), sg.int64)
     places = sg.where(sg.less(places, brought(0, sg.int64)), places + length, places)
     axis = node.attribute("axis", -1)
-    held = sg.one_hot(places, size, axis=axis_of(axis, indices.ndim + 1), dtype=sg.float32)
-    return sg.where(sg.cast(held, sg.bool_), values[1], values[0])
+    hot = sg.one_hot(places, size, axis=axis_of(axis, indices.ndim + 1), dtype=sg.float32)
+    return sg.where(sg.cast(hot, sg.bool_), values[1], values[0])
 
 
 @knows(1)
 def _compressed(node: Call, x: sg.Output, condition: sg.Output | Known) -> Any:
-    kept = np.flatnonzero(node.known(1, condition))
+    indices = np.flatnonzero(node.known(1, condition))
     axis = node.attribute("axis")
     if axis is None:
         x, axis = sg.reshape(x, [-1]), 0
-    return sg.take(x, kept, checked_axis(node, axis, x.ndim))
+    return sg.take(x, indices, checked_axis(node, axis, x.ndim))
 
 
 @knows(0)
 def _nonzero(node: Call, x: sg.Output | Known) -> Any:
-    found = node.known(0, x)
-    return Known(np.array(np.nonzero(found), np.int64).reshape(found.ndim, -1))
+    array = node.known(0, x)
+    return Known(np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1))
 
 
 @knows(0)
 def _unique(node: Call, x: sg.Output | Known) -> Any:
-    found = node.known(0, x)
+    array = node.known(0, x)
     axis = node.attribute("axis")
     values, first, inverse, counts = np.unique(
-        found, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        array, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(-1)
     if not node.attribute("sorted", 1):
@@ -162,7 +162,7 @@ def _unique(node: Call, x: sg.Output | Known) -> Any:
         values = np.take(values, order, 0 if axis is None else axis)
         first, counts = first[order], counts[order]
         inverse = np.argsort(order)[inverse]
-    return Known(values), *[Known(one.astype(np.int64)) for one in (first, inverse, counts)]
+    return Known(values), *[Known(numbers.astype(np.int64)) for numbers in (first, inverse, counts)]
 
 
 INDEXING: Table = {

@@ -26,8 +26,8 @@ def softmax_cross_entropy(
     node: Call, x: sg.Output, labels: sg.Output, weights: sg.Output | None = None
 ) -> Any:
     def losses(labels: sg.Output) -> Any:
-        behind = x if x.ndim == 2 else sg.moveaxis(x, 1, -1)
-        return sg.sparse_softmax_cross_entropy_with_logits(labels, behind)
+        logits = x if x.ndim == 2 else sg.moveaxis(x, 1, -1)
+        return sg.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
     return _reduced(node, losses, labels, weights), sg.log_softmax(x, 1) if node.wants(1) else None
 
@@ -42,18 +42,22 @@ def _reduced(
     ignored = None if ignored_label is None else sg.equal(labels, brought(int(ignored_label), labels.dtype))
     if ignored is not None:
         labels = sg.where(ignored, brought(0, labels.dtype), labels)
-    each = losses(labels)
+    unreduced = losses(labels)
     shares = None if weights is None else sg.gather(weights, labels)
     if ignored is not None:
-        zero = brought(0, each.dtype)
-        each = sg.where(ignored, zero, each)  # These may not be finite.
-        shares = sg.where(ignored, zero, brought(1, each.dtype) if shares is None else shares)
-    each = each if shares is None else sg.multiply(each, shares)
+        zero = brought(0, unreduced.dtype)
+        unreduced = sg.where(ignored, zero, unreduced)  # These may not be finite.
+        shares = sg.where(ignored, zero, brought(1, unreduced.dtype) if shares is None else shares)
+    unreduced = unreduced if shares is None else sg.multiply(unreduced, shares)
     if reduction == "none":
-        return each
+        return unreduced
     if reduction == "sum":
-        return sg.reduce_sum(each)
-    return sg.reduce_mean(each) if shares is None else sg.realdiv(sg.reduce_sum(each), sg.reduce_sum(shares))
+        return sg.reduce_sum(unreduced)
+    return (
+        sg.reduce_mean(unreduced)
+        if shares is None
+        else sg.realdiv(sg.reduce_sum(unreduced), sg.reduce_sum(shares))
+    )
 
 
 LOSSES: Table = {

@@ -26,10 +26,10 @@ def checked_axis(node: Call, axis: int, ndim: int) -> int:
 
 def checked_axes(node: Call, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     """Axes counted from the front, after a check that they are valid and different."""
-    found = tuple([checked_axis(node, axis, ndim) for axis in axes])
-    if len(set(found)) < len(found):
+    from_front = tuple([checked_axis(node, axis, ndim) for axis in axes])
+    if len(set(from_front)) < len(from_front):
         node.fail(f"an axis stands twice among {list(axes)}")
-    return found
+    return from_front
 
 
 # ------------------------------------------------------------------------------------------------- shapes
@@ -70,10 +70,10 @@ def _squeezed(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -
 
 @knows(1)
 def _unsqueezed(node: Call, x: sg.Output, axes: sg.Output | Known) -> Any:
-    wanted = node.known(1, axes).reshape(-1).tolist()
-    new = set(checked_axes(node, wanted, x.ndim + len(wanted)))
+    places = node.known(1, axes).reshape(-1).tolist()
+    new = set(checked_axes(node, places, x.ndim + len(places)))
     sizes = iter(x.shape)
-    return sg.reshape(x, [1 if i in new else next(sizes) for i in range(x.ndim + len(wanted))])
+    return sg.reshape(x, [1 if i in new else next(sizes) for i in range(x.ndim + len(places))])
 
 
 def _transposed(node: Call, x: sg.Output) -> Any:
@@ -85,8 +85,8 @@ def _transposed(node: Call, x: sg.Output) -> Any:
 
 @knows(1)
 def _expanded(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
-    wanted = node.sizes(shape, 1)
-    return sg.broadcast_to(x, sg.broadcast_static_shape(tuple(x.shape), wanted))
+    target = node.sizes(shape, 1)
+    return sg.broadcast_to(x, sg.broadcast_static_shape(tuple(x.shape), target))
 
 
 @knows(1)
@@ -134,11 +134,11 @@ def _sliced(
 ) -> Any:
     first, last = node.sizes(starts, 1), node.sizes(ends, 2)
     along_axes = range(len(first)) if axes is None else node.known(3, axes).reshape(-1).tolist()
-    by = [1] * len(first) if steps is None else node.known(4, steps).reshape(-1).tolist()
-    if not len(first) == len(last) == len(along_axes) == len(by):
+    strides = [1] * len(first) if steps is None else node.known(4, steps).reshape(-1).tolist()
+    if not len(first) == len(last) == len(along_axes) == len(strides):
         node.fail("its starts, ends, axes and steps are not as many")
     chosen = checked_axes(node, list(along_axes), x.ndim)
-    for axis, start, end, step in zip(chosen, first, last, by, strict=True):
+    for axis, start, end, step in zip(chosen, first, last, strides, strict=True):
         if step == 0:
             node.fail("a step is 0")
         x = part(x, axis, *_bounds(x.shape[axis], start, end, step), step)
@@ -173,13 +173,13 @@ def _padded(
     value: sg.Output | None = None,
     axes: sg.Output | Known | None = None,
 ) -> Any:
-    given = node.sizes(pads, 1)
+    widths = node.sizes(pads, 1)
     named = range(x.ndim) if axes is None else node.known(3, axes).reshape(-1).tolist()
     chosen = checked_axes(node, list(named), x.ndim)
-    if len(given) != 2 * len(chosen):
-        node.fail(f"it has {len(given)} pads for {len(chosen)} axes, each of which takes two")
+    if len(widths) != 2 * len(chosen):
+        node.fail(f"it has {len(widths)} pads for {len(chosen)} axes, each of which takes two")
     pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
-    for axis, before, after in zip(chosen, given[: len(chosen)], given[len(chosen) :], strict=True):
+    for axis, before, after in zip(chosen, widths[: len(chosen)], widths[len(chosen) :], strict=True):
         pairs[axis] = (before, after)
     mode = node.attribute("mode", "constant")
     if mode == "constant":
@@ -268,8 +268,8 @@ def _triangle(node: Call, x: sg.Output, k: sg.Output | None = None) -> Any:
     if k is not None and not isinstance(k, Known):  # k is known only when the model runs.
         place = sg.subtract(along(columns, 1, 2), along(rows, 0, 2))
         k = sg.reshape(k, [])
-        kept = sg.greater_equal(place, k) if node.attribute("upper", 1) else sg.less_equal(place, k)
-        return sg.where(kept, x, brought(0, x.dtype))
+        triangle = sg.greater_equal(place, k) if node.attribute("upper", 1) else sg.less_equal(place, k)
+        return sg.where(triangle, x, brought(0, x.dtype))
     offset = 0 if k is None else int(node.number(1, k))
     sizes = [size for size in x.shape[-2:] if not isinstance(size, sg.Dim)]
     if len(sizes) == 2:

@@ -33,13 +33,13 @@ def batch_normalization(
     if not training:
         stored = [isinstance(node.raw(s), Known) for s in (mean, var)]
         mean, var = (
-            sg.stop_gradient(s, name="running") if kept else s
-            for s, kept in zip((mean, var), stored, strict=True)
+            sg.stop_gradient(s, name="running") if is_stored else s
+            for s, is_stored in zip((mean, var), stored, strict=True)
         )
         return with_running(x, scale, bias, mean, var, _epsilon(node))
-    kept = float(node.attribute("momentum", 0.9))
+    momentum = float(node.attribute("momentum", 0.9))
     y, *batch, _ = batch_normalized(x, scale, bias, _epsilon(node))
-    after = [moved(old, sg.stop_gradient(new), kept) for old, new in zip((mean, var), batch, strict=True)]
+    after = [moved(old, sg.stop_gradient(new), momentum) for old, new in zip((mean, var), batch, strict=True)]
     saved = [brought(new, old.dtype) for old, new in zip((mean, var), batch, strict=True)]
     return y, *after, *saved
 
@@ -49,8 +49,8 @@ def instance_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.
 
 
 def layer_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output | None = None) -> Any:
-    asked = node.wants(1) or node.wants(2)
-    return layer_normalized(x, _from_axis(node, x), scale, bias, _epsilon(node), asked)
+    with_statistics = node.wants(1) or node.wants(2)
+    return layer_normalized(x, _from_axis(node, x), scale, bias, _epsilon(node), with_statistics)
 
 
 def _from_axis(node: Call, x: sg.Output) -> tuple[int, ...]:
@@ -119,13 +119,13 @@ def dropout(
     rate: Any = 0.5 if ratio is None else node.known(1, ratio).item() if node.is_known(ratio) else ratio
     if isinstance(rate, float) and rate == 0:
         return x, whole
-    kept = sg.random_bernoulli(list(x.shape), node.key(), sg.subtract(1.0, rate))
+    mask = sg.random_bernoulli(list(x.shape), node.key(), sg.subtract(1.0, rate))
     if not node.is_known(training):
         drops = node.tensor(training)
-        kept = sg.logical_or(kept, sg.logical_not(drops))
+        mask = sg.logical_or(mask, sg.logical_not(drops))
         rate = sg.where(drops, rate, 0.0)
     scale = brought(sg.divide_no_nan(1.0, sg.subtract(1.0, rate)), x.dtype)  # The rate may be 1.
-    return sg.where(kept, sg.multiply(x, scale), brought(0, x.dtype)), kept
+    return sg.where(mask, sg.multiply(x, scale), brought(0, x.dtype)), mask
 
 
 NORMALIZATIONS: Table = {

@@ -47,8 +47,8 @@ def max_pool(node: Call, x: sg.Output) -> Any:
     if not node.wants(1):
         return y
     places = pooling.windows.places("the indices of MaxPool")
-    found = max_places(x, places, bool(node.attribute("storage_order", 0)))
-    return y, sg.add(found, _planes(x.shape[0], x.shape[1], product(x.shape[2:]), found.ndim))
+    indices = max_places(x, places, bool(node.attribute("storage_order", 0)))
+    return y, sg.add(indices, _planes(x.shape[0], x.shape[1], product(x.shape[2:]), indices.ndim))
 
 
 def _planes(batch: Size, channels: Size, plane: int, ndim: int) -> Any:
@@ -76,10 +76,10 @@ def root(x: sg.Output, p: int) -> Any:
     """The root of numbers that are not negative; at 0 its gradient is 0."""
     if p == 1:
         return x
-    some = sg.greater(x, brought(0, x.dtype))
-    kept = sg.where(some, x, brought(1, x.dtype))
-    found = sg.sqrt(kept) if p == 2 else sg.pow(kept, brought(1.0 / p, x.dtype))
-    return sg.where(some, found, brought(0, x.dtype))
+    is_positive = sg.greater(x, brought(0, x.dtype))
+    positive = sg.where(is_positive, x, brought(1, x.dtype))
+    roots = sg.sqrt(positive) if p == 2 else sg.pow(positive, brought(1.0 / p, x.dtype))
+    return sg.where(is_positive, roots, brought(0, x.dtype))
 
 
 def lp_pool(node: Call, x: sg.Output) -> Any:
@@ -123,8 +123,8 @@ def max_unpool(node: Call, x: sg.Output, places: sg.Output, shape: sg.Output | K
     y = sg.reshape(flat, [x.shape[0], x.shape[1], *before])
     if shape is None:
         return y
-    wanted: Sequence[Any] = node.sizes(shape, 2)
-    return padded(y, [(0, new - old) for new, old in zip(wanted, y.shape, strict=True)])
+    target: Sequence[Any] = node.sizes(shape, 2)
+    return padded(y, [(0, new - old) for new, old in zip(target, y.shape, strict=True)])
 
 
 POOLING: Table = {

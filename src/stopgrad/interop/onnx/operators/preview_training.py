@@ -46,8 +46,8 @@ def adam(
     rate = brought(rate, x.dtype)
     rate = sg.where(begun, sg.realdiv(sg.multiply(rate, sg.sqrt(long)), short), rate)
     x = sg.subtract(x, sg.realdiv(sg.multiply(rate, v), divisor))
-    kept = sg.subtract(one, _attribute(node, "norm_coefficient_post", 0.0, x))
-    return sg.multiply(kept, x), v, h
+    shrinkage = sg.subtract(one, _attribute(node, "norm_coefficient_post", 0.0, x))
+    return sg.multiply(shrinkage, x), v, h
 
 
 def momentum(
@@ -79,7 +79,7 @@ def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Any:
     return rule
 
 
-def gradient(node: Call, *given: sg.Output) -> tuple[Any, ...]:
+def gradient(node: Call, *operands: sg.Output) -> tuple[Any, ...]:
     """The derivatives of the tensor that ``y`` names, with respect to those that ``xs`` names.
 
     The operands are the values of the ``xs`` and then of the ``zs`` at which to differentiate. If they differ
@@ -87,25 +87,25 @@ def gradient(node: Call, *given: sg.Output) -> tuple[Any, ...]:
     """
     xs = [node.named(name) for name in node.attribute("xs")]
     zs = [node.named(name) for name in node.attribute("zs") or ()]
-    if len(given) != len(xs) + len(zs):
-        node.fail(f"it has {len(given)} operands for the {len(xs) + len(zs)} names of its attributes")
+    if len(operands) != len(xs) + len(zs):
+        node.fail(f"it has {len(operands)} operands for the {len(xs) + len(zs)} names of its attributes")
     y = node.named(str(node.attribute("y")))
-    values = dict(zip([*xs, *zs], given, strict=True))
+    values = dict(zip([*xs, *zs], operands, strict=True))
     if any(x is not value for x, value in values.items()):
         y = _elsewhere(y, values)
-    return tuple(sg.gradients([y], list(given[: len(xs)]), unconnected_gradients="zero"))
+    return tuple(sg.gradients([y], list(operands[: len(xs)]), unconnected_gradients="zero"))
 
 
 def _elsewhere(y: sg.Output, values: dict[Any, Any]) -> Any:
     """y computed again, with other values for some of the tensors that lead to it."""
     other = {x for x, value in values.items() if x is not value}
-    kept: dict[Any, Any] = {}
+    unchanged: dict[Any, Any] = {}
     for op in y.op.graph.subgraph_to([y]):
         if any(x in other for x in op.inputs):
             other.update(op.outputs)
         else:
-            kept.update((x, x) for x in op.outputs)
-    return inline([y], values, kept)[0]
+            unchanged.update((x, x) for x in op.outputs)
+    return inline([y], values, unchanged)[0]
 
 
 PREVIEW_TRAINING: Table = {

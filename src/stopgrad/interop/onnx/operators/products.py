@@ -15,9 +15,9 @@ def _product(node: Call, a: sg.Output, b: sg.Output) -> Any:
         node.fail("a product of matrices takes no scalars")
     left = sg.expand_dims(a, 0) if a.ndim == 1 else a
     right = sg.expand_dims(b, 1) if b.ndim == 1 else b
-    found = sg.matmul(left, right)
-    found = sg.squeeze(found, found.ndim - 1) if b.ndim == 1 else found
-    return sg.squeeze(found, found.ndim - (1 if b.ndim == 1 else 2)) if a.ndim == 1 else found
+    product = sg.matmul(left, right)
+    product = sg.squeeze(product, product.ndim - 1) if b.ndim == 1 else product
+    return sg.squeeze(product, product.ndim - (1 if b.ndim == 1 else 2)) if a.ndim == 1 else product
 
 
 def _scaled(x: sg.Output, factor: float) -> Any:
@@ -29,8 +29,8 @@ def _affine(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) 
     if a.ndim != 2 or b.ndim != 2:
         node.fail("it multiplies two matrices")
     first, second = (bool(node.attribute(name, 0)) for name in ("transA", "transB"))
-    found = _scaled(sg.matmul(a, b, first, second), node.attribute("alpha", 1.0))
-    return found if c is None else sg.add(found, _scaled(c, node.attribute("beta", 1.0)))
+    product = _scaled(sg.matmul(a, b, first, second), node.attribute("alpha", 1.0))
+    return product if c is None else sg.add(product, _scaled(c, node.attribute("beta", 1.0)))
 
 
 def _summed(node: Call, *xs: sg.Output) -> Any:

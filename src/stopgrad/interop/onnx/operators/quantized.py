@@ -47,7 +47,7 @@ def quantized(
     node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DType, soft: sg.Output | None = None
 ) -> Any:
     """The same, which remembers *soft*, by default x; beyond the range there is no gradient."""
-    made = rounded(x, zero_point, dtype)
+    integers = rounded(x, zero_point, dtype)
     if node.straight:
         soft, values = x if soft is None else soft, sg.round(x)
         if zero_point is not None:
@@ -55,8 +55,8 @@ def quantized(
             values = sg.add(values, brought(zero_point, values.dtype))
         limits = np.iinfo(dtype.numpy)
         inside = sg.equal(values, sg.clip_by_value(values, float(limits.min), float(limits.max)))
-        node.soften(made, sg.where(inside, soft, sg.stop_gradient(soft)))
-    return made
+        node.soften(integers, sg.where(inside, soft, sg.stop_gradient(soft)))
+    return integers
 
 
 def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output | None = None) -> Any:
@@ -72,7 +72,7 @@ def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output |
     return quantized(node, shares, zero, dtype, brought(exact, shares.dtype))
 
 
-def _held(node: Call, x: sg.Output | Known | None) -> Any:
+def _operand(node: Call, x: sg.Output | Known | None) -> Any:
     """An operand as a tensor; stored numbers of a type that we lack, such as int4, in a wider type."""
     if not isinstance(x, Known) or x.dtype is not None:
         return node.tensor(x)
@@ -84,15 +84,15 @@ def _held(node: Call, x: sg.Output | Known | None) -> Any:
 def dequantize(
     node: Call, x: sg.Output | Known, scale: sg.Output, zero_point: sg.Output | Known | None = None
 ) -> Any:
-    numbers, point = _held(node, x), _held(node, zero_point)
+    numbers, point = _operand(node, x), _operand(node, zero_point)
     dtype = precision(node, "output_dtype", scale.dtype)
     within = dtype if dtype.itemsize > 2 else sg.float32
     values = node.floated(numbers, within)
     if point is not None:
         values = sg.subtract(values, brought(spread(node, point, numbers), within))
-    made = brought(sg.multiply(values, brought(spread(node, scale, numbers), within)), dtype)
-    node.dequantized(x, made)
-    return made
+    y = brought(sg.multiply(values, brought(spread(node, scale, numbers), within)), dtype)
+    node.dequantized(x, y)
+    return y
 
 
 def dynamic_quantize(node: Call, x: sg.Output) -> Any:
@@ -122,10 +122,10 @@ def integer_product(
     def product(dtype: DType) -> Any:
         return sg.matmul(_centred(node, a, _by_rows(a_zero), dtype), _centred(node, b, b_zero, dtype))
 
-    made = product(sg.int32)
+    integers = product(sg.int32)
     if node.straight:
-        node.soften(made, product(sg.float32))
-    return made
+        node.soften(integers, product(sg.float32))
+    return integers
 
 
 def matmul_integer(
@@ -158,20 +158,20 @@ def integer_convolution(
     node: Call, x: sg.Output, w: sg.Output, x_zero: sg.Output | None, w_zero: sg.Output | None
 ) -> Any:
     """Computed in float64, which is exact for sums of such small products."""
-    found = geometry(node, x, w)
+    spatial = geometry(node, x, w)
     values = _centred(node, x, None if x_zero is None else sg.reshape(x_zero, []), sg.float64)
     weights = _centred(node, w, _by_channel(w_zero, w.ndim, 0), sg.float64)
     groups = int(node.attribute("group", 1))
-    return convolved(values, weights, None, found.stride, found.pads, found.dilation, groups)
+    return convolved(values, weights, None, spatial.stride, spatial.pads, spatial.dilation, groups)
 
 
 def conv_integer(
     node: Call, x: sg.Output, w: sg.Output, x_zero: sg.Output | None = None, w_zero: sg.Output | None = None
 ) -> Any:
     exact = integer_convolution(node, x, w, x_zero, w_zero)
-    made = sg.cast(exact, sg.int32)
-    node.soften(made, exact)
-    return made
+    integers = sg.cast(exact, sg.int32)
+    node.soften(integers, exact)
+    return integers
 
 
 def quantized_convolution(
@@ -310,8 +310,8 @@ def dynamic_product(
 ) -> Any:
     """Floats, quantised as they come, times a matrix of whole numbers."""
     whole, scale, zero = dynamic_quantize(node, a)
-    made = integer_product(node, whole, b, zero, b_zero)
-    y = sg.multiply(node.floated(made, scale.dtype), sg.multiply(scale, b_scale))
+    integers = integer_product(node, whole, b, zero, b_zero)
+    y = sg.multiply(node.floated(integers, scale.dtype), sg.multiply(scale, b_scale))
     return y if bias is None else sg.add(y, bias)
 
 

@@ -152,11 +152,11 @@ def embedded(
     """``QEmbedLayerNormalization``: the tables, the scale and the bias are of whole numbers."""
     tables = (word, position, segment, scale, bias)
     scales, zeros = numbers[:5], numbers[5:]
-    held: list[Any] = [
+    dequantized: list[Any] = [
         None if x is None else floats(node, x, scales[i], zeros[i]) for i, x in enumerate(tables)
     ]
-    given: Any = (words, segments, *held, mask)
-    y, length, _ = embed_layer(node, *given)
+    arguments: Any = (words, segments, *dequantized, mask)
+    y, length, _ = embed_layer(node, *arguments)
     return y, length
 
 

@@ -59,22 +59,22 @@ def _activations(node: Call, default: Sequence[str], directions: int) -> list[li
     names = list(node.attribute("activations") or [*default] * directions)
     if len(names) != len(default) * directions:
         node.fail(f"activations has {len(names)} names; {directions} directions take {len(default)} each")
-    given: list[Iterator[float]] = [
+    parameters: list[Iterator[float]] = [
         iter(node.attribute(name) or ()) for name in ("activation_alpha", "activation_beta")
     ]
     clip = node.attribute("clip")
-    found: list[Activation] = []
+    functions: list[Activation] = []
     for name in names:
         if str(name).lower() not in ACTIVATIONS_OF_CELLS:
             node.fail(f"the activation {name!r} is unknown")
         function, *defaults = ACTIVATIONS_OF_CELLS[str(name).lower()]
         alpha, beta = (
             0.0 if usual is None else float(next(values, usual))
-            for usual, values in zip(defaults, given, strict=True)
+            for usual, values in zip(defaults, parameters, strict=True)
         )
-        found.append(_bound(function, alpha, beta, clip))
+        functions.append(_bound(function, alpha, beta, clip))
     width = len(default)
-    return [found[i * width : (i + 1) * width] for i in range(directions)]
+    return [functions[i * width : (i + 1) * width] for i in range(directions)]
 
 
 class Layer:
@@ -142,8 +142,8 @@ def _lstm_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any,
     xi, xo, xf, xc = layer.gates(sg.add(x, sg.matmul(h, layer.kernel)), 4)
     pi, po, pf = (None,) * 3 if layer.peepholes is None else layer.gates(layer.peepholes, 3)
     i = f(_peeped(xi, pi, c))
-    kept = sg.subtract(1.0, i) if layer.node.attribute("input_forget", 0) else f(_peeped(xf, pf, c))
-    c = sg.add(sg.multiply(kept, c), sg.multiply(i, g(xc)))
+    forget = sg.subtract(1.0, i) if layer.node.attribute("input_forget", 0) else f(_peeped(xf, pf, c))
+    c = sg.add(sg.multiply(forget, c), sg.multiply(i, g(xc)))
     return sg.multiply(f(_peeped(xo, po, c)), out(c)), c
 
 
@@ -182,19 +182,21 @@ def recurrent(kind: Kind) -> Any:
         if direction not in names:
             node.fail(f"direction={direction!r} is unknown; it is one of {', '.join(names)}")
         ways = names[direction]
-        behind = bool(node.attribute("layout", 0))  # With layout 1 the batch comes first.
-        x = sg.swapaxes(x, 0, 1) if behind else x
-        states = [s if s is None or not behind else sg.swapaxes(s, 0, 1) for s in (h, c)[: kind.states]]
+        batch_first = bool(node.attribute("layout", 0))  # With layout 1 the batch comes first.
+        x = sg.swapaxes(x, 0, 1) if batch_first else x
+        states = [s if s is None or not batch_first else sg.swapaxes(s, 0, 1) for s in (h, c)[: kind.states]]
         functions = _activations(node, list(kind.activations), len(ways))
         inside = None if lengths is None else _inside(x, lengths)
-        made = []
+        runs = []
         for i, backwards in enumerate(ways):
-            given, layer = _prepared(node, kind, functions[i], x, w[i], r[i], _at(b, i), _at(peepholes, i))
+            projected, layer = _prepared(
+                node, kind, functions[i], x, w[i], r[i], _of_direction(b, i), _of_direction(peepholes, i)
+            )
             start = tuple(_start(s, i, x, layer.units) for s in states)
-            made.append(_run(kind, layer, given, start, inside, backwards))
-        ys = sg.stack([y for y, _ in made], 1) if node.wants(0) else None
-        last = [sg.stack([end[i] for _, end in made], 0) for i in range(kind.states)]
-        if behind:
+            runs.append(_run(kind, layer, projected, start, inside, backwards))
+        ys = sg.stack([y for y, _ in runs], 1) if node.wants(0) else None
+        last = [sg.stack([end[i] for _, end in runs], 0) for i in range(kind.states)]
+        if batch_first:
             ys = None if ys is None else sg.transpose(ys, (2, 0, 1, 3))
             last = [sg.swapaxes(s, 0, 1) for s in last]
         return ys, *last
@@ -202,7 +204,7 @@ def recurrent(kind: Kind) -> Any:
     return rule
 
 
-def _at(x: sg.Output | None, i: int) -> Any:
+def _of_direction(x: sg.Output | None, i: int) -> Any:
     return None if x is None else x[i]
 
 
@@ -229,19 +231,19 @@ def _prepared(
     """The products of all inputs with the weights, [time, batch, gates · hidden], and the layer."""
     units = r.shape[-1]
     width = kind.gates * units
-    given, inner = sg.matmul(x, sg.transpose(w)), None
+    projected, inner = sg.matmul(x, sg.transpose(w)), None
     if b is not None:
         outer, inner = b[:width], b[width:]
         if not node.attribute("linear_before_reset", 0):
             outer, inner = sg.add(outer, inner), None
-        given = sg.add(given, outer)
-    return given, Layer(node, activations, sg.transpose(r), inner, peepholes)
+        projected = sg.add(projected, outer)
+    return projected, Layer(node, activations, sg.transpose(r), inner, peepholes)
 
 
 def _run(
     kind: Kind,
     layer: Layer,
-    given: sg.Output,
+    projected: sg.Output,
     start: tuple[Any, ...],
     inside: sg.Output | None,
     backwards: bool,
@@ -253,10 +255,10 @@ def _run(
         new = kind.step(layer, x, state)
         if here is None:
             return new, new[0]
-        kept = tuple(sg.where(here, a, b) for a, b in zip(new, state, strict=True))
-        return kept, sg.where(here, new[0], brought(0, new[0].dtype))
+        following = tuple(sg.where(here, a, b) for a, b in zip(new, state, strict=True))
+        return following, sg.where(here, new[0], brought(0, new[0].dtype))
 
-    xs = given if inside is None else (given, inside)
+    xs = projected if inside is None else (projected, inside)
     last, ys = sg.scan(step, start, xs, reverse=backwards)
     return ys, last
 

@@ -19,10 +19,10 @@ def _reduced(function: Callable[..., Any]) -> Rule:
 
     @knows(1)
     def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> Any:
-        given = node.attribute("axes") if axes is None else node.known(1, axes).reshape(-1).tolist()
-        if not given and node.attribute("noop_with_empty_axes", 0):
+        listed = node.attribute("axes") if axes is None else node.known(1, axes).reshape(-1).tolist()
+        if not listed and node.attribute("noop_with_empty_axes", 0):
             return x
-        chosen = checked_axes(node, given, x.ndim) if given else tuple(range(x.ndim))
+        chosen = checked_axes(node, listed, x.ndim) if listed else tuple(range(x.ndim))
         return function(x, chosen, bool(node.attribute("keepdims", 1)))
 
     return rule
@@ -72,8 +72,8 @@ def _sum_of_squares(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
-    found = _sum_of_squares(x, axes, keepdims)
-    return sg.sqrt(found) if x.dtype.is_floating else sg.cast(sg.sqrt(sg.cast(found, sg.float64)), x.dtype)
+    total = _sum_of_squares(x, axes, keepdims)
+    return sg.sqrt(total) if x.dtype.is_floating else sg.cast(sg.sqrt(sg.cast(total, sg.float64)), x.dtype)
 
 
 def _logarithm(x: sg.Output) -> Any:
@@ -99,11 +99,11 @@ def _place(function: Callable[..., Any]) -> Rule:
     def rule(node: Call, x: sg.Output) -> Any:
         axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
         if node.attribute("select_last_index", 0):
-            found = function(sg.flip(x, axis), axis, sg.int64)
-            found = sg.subtract(sg.size(x, sg.int64, axis=axis) - 1, found)
+            index = function(sg.flip(x, axis), axis, sg.int64)
+            index = sg.subtract(sg.size(x, sg.int64, axis=axis) - 1, index)
         else:
-            found = function(x, axis, sg.int64)
-        return sg.expand_dims(found, axis) if node.attribute("keepdims", 1) else found
+            index = function(x, axis, sg.int64)
+        return sg.expand_dims(index, axis) if node.attribute("keepdims", 1) else index
 
     return rule
 

@@ -136,9 +136,9 @@ class Interpolation:
         self.smooth = bool(node.attribute("antialias", 0))
         self.inside = bool(node.attribute("exclude_outside", 0))
         self.beyond = float(node.attribute("extrapolation_value", 0.0))
-        for found, table in ((self.transform, PLACES), (self.nearest, NEAREST)):
-            if found not in table:
-                node.fail(f"{found!r} is unknown; it is one of {', '.join(table)}")
+        for name, table in ((self.transform, PLACES), (self.nearest, NEAREST)):
+            if name not in table:
+                node.fail(f"{name!r} is unknown; it is one of {', '.join(table)}")
         if self.mode not in ("nearest", "linear", "cubic"):
             node.fail(f"mode={self.mode!r} is unknown; it is nearest, linear or cubic")
 
@@ -211,24 +211,24 @@ def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpola
             "with antialias, or where it crops, it needs sizes that are numbers; fix those of its input"
         )
     where = PLACES[how.transform](sg.cast(sg.range(0, axis.count, dtype=sg.int64), sg.float64), axis)
-    behind = sg.ceil(where) - 1.0
-    ratio, lower = where - behind, sg.cast(behind, sg.int64)
+    before = sg.ceil(where) - 1.0
+    ratio, lower = where - before, sg.cast(before, sg.int64)
     if how.mode == "nearest":
         upper = sg.logical_or(NEAREST[how.nearest](ratio), sg.equal(ratio, 1.0))
-        return sg.take(x, _kept(lower + sg.cast(upper, sg.int64), axis), place)
+        return sg.take(x, _clipped(lower + sg.cast(upper, sg.int64), axis), place)
     weights = [1.0 - ratio, ratio] if how.mode == "linear" else cubic_weights(ratio, how.a)
     numbers = [lower + (i + 1 - len(weights) // 2) for i in range(len(weights))]
     if how.inside:
-        kept = [sg.equal(number, _kept(number, axis)) for number in numbers]
-        weights = [sg.where(inside, w, 0.0) for inside, w in zip(kept, weights, strict=True)]
+        within = [sg.equal(number, _clipped(number, axis)) for number in numbers]
+        weights = [sg.where(inside, w, 0.0) for inside, w in zip(within, weights, strict=True)]
         total = sg.add_n(weights)
         weights = [sg.divide_no_nan(w, total) for w in weights]
     shares = [brought(along(w, place, x.ndim), x.dtype) for w in weights]
-    taken = [sg.take(x, _kept(number, axis), place) for number in numbers]
-    return sg.add_n([sg.multiply(pixels, w) for pixels, w in zip(taken, shares, strict=True)])
+    neighbours = [sg.take(x, _clipped(number, axis), place) for number in numbers]
+    return sg.add_n([sg.multiply(pixels, w) for pixels, w in zip(neighbours, shares, strict=True)])
 
 
-def _kept(numbers: sg.Output, axis: OpenAxis) -> Any:
+def _clipped(numbers: sg.Output, axis: OpenAxis) -> Any:
     """Indices of elements, clipped to the axis."""
     return sg.minimum(sg.maximum(numbers, 0), axis.last)
 
@@ -236,8 +236,8 @@ def _kept(numbers: sg.Output, axis: OpenAxis) -> Any:
 def _repeats(old: Size, new: Size, how: Interpolation) -> int | None:
     """How often each element is repeated, if resizing only repeats; for symbolic sizes."""
     times = new // old
-    told = (how.transform, how.nearest)
-    plain = told == ("asymmetric", "floor") or (
+    modes = (how.transform, how.nearest)
+    plain = modes == ("asymmetric", "floor") or (
         how.transform in ("half_pixel", "pytorch_half_pixel") and how.nearest.startswith("round")
     )
     whole = isinstance(times, int) and old * times == new
@@ -273,10 +273,10 @@ def resized(
 
 
 def _spread(values: Sequence[Any], axes: Sequence[int], whole: Sequence[Any]) -> list[Any]:
-    found = list(whole)
+    full = list(whole)
     for axis, value in zip(axes, values, strict=True):
-        found[axis] = value
-    return found
+        full[axis] = value
+    return full
 
 
 def _kept_ratio(
@@ -305,8 +305,8 @@ def resize(
     axes = [axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or range(x.ndim)]
     parts: list[tuple[float, float]] = [(0.0, 1.0)] * x.ndim
     if how.transform == "tf_crop_and_resize":
-        known = np.asarray(node.known(1, roi), np.float64)
-        ends = list(zip(known[: len(axes)].tolist(), known[len(axes) :].tolist(), strict=True))
+        region = np.asarray(node.known(1, roi), np.float64)
+        ends = list(zip(region[: len(axes)].tolist(), region[len(axes) :].tolist(), strict=True))
         parts = _spread(ends, axes, parts)
     if sizes is not None and sizes.shape != (0,):
         new = _spread(node.sizes(sizes, 3), axes, x.shape)
@@ -316,8 +316,8 @@ def resize(
         return resized(node, x, new, [None] * x.ndim, parts, how)
     if scales is None:
         node.fail("it has neither scales nor sizes")
-    given = [_meant(factor) for factor in np.asarray(node.known(2, scales), np.float64).tolist()]
-    factors = _spread(given, axes, [1.0] * x.ndim)
+    ratios = [_meant(factor) for factor in np.asarray(node.known(2, scales), np.float64).tolist()]
+    factors = _spread(ratios, axes, [1.0] * x.ndim)
     return resized(node, x, _scaled(node, x, factors, parts), factors, parts, how)
 
 

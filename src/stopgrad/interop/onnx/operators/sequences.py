@@ -32,36 +32,36 @@ def _items(node: Call, x: Sequence[sg.Output]) -> list[Any]:
 
 def _place(node: Call, i: int, position: Known, length: int) -> int:
     """A position in a sequence, counted from the front."""
-    at = int(node.number(i, position))
-    if not -length <= at < length:
-        node.fail(f"there is no element {at} in a sequence of {length}")
-    return at % length
+    index = int(node.number(i, position))
+    if not -length <= index < length:
+        node.fail(f"there is no element {index} in a sequence of {length}")
+    return index % length
 
 
 @knows(1)
 def _element(node: Call, items: Sequence[sg.Output], position: Known) -> Any:
-    found = _items(node, items)
-    return found[_place(node, 1, position, len(found))]
+    elements = _items(node, items)
+    return elements[_place(node, 1, position, len(elements))]
 
 
 @knows(2)
 def _inserted(node: Call, items: Sequence[sg.Output], x: sg.Output, position: Known | None = None) -> Any:
-    found = list(_items(node, items))
-    at = len(found) if position is None else int(node.number(2, position))
-    if not -len(found) <= at <= len(found):
-        node.fail(f"there is no place {at} in a sequence of {len(found)}")
-    found.insert(at, x)
-    return found
+    elements = list(_items(node, items))
+    index = len(elements) if position is None else int(node.number(2, position))
+    if not -len(elements) <= index <= len(elements):
+        node.fail(f"there is no place {index} in a sequence of {len(elements)}")
+    elements.insert(index, x)
+    return elements
 
 
 @knows(1)
 def _erased(node: Call, items: Sequence[sg.Output], position: Known | None = None) -> Any:
-    found = list(_items(node, items))
-    at = len(found) - 1 if position is None else _place(node, 1, position, len(found))
-    if not found:
+    elements = list(_items(node, items))
+    index = len(elements) - 1 if position is None else _place(node, 1, position, len(elements))
+    if not elements:
         node.fail("nothing can be erased of an empty sequence")
-    del found[at]
-    return found
+    del elements[index]
+    return elements
 
 
 def _length(node: Call, items: Sequence[sg.Output]) -> Any:
@@ -69,11 +69,11 @@ def _length(node: Call, items: Sequence[sg.Output]) -> Any:
 
 
 def _concatenated(node: Call, items: Sequence[sg.Output]) -> Any:
-    found = _items(node, items)
-    if not found:
+    elements = _items(node, items)
+    if not elements:
         node.fail("it concatenates an empty sequence")
     join = sg.stack if node.attribute("new_axis", 0) else sg.concat
-    return join(found, checked_axis(node, node.attribute("axis"), found[0].ndim + (join is sg.stack)))
+    return join(elements, checked_axis(node, node.attribute("axis"), elements[0].ndim + (join is sg.stack)))
 
 
 @knows(1)
@@ -85,15 +85,15 @@ def _split(node: Call, x: sg.Output, lengths: Known | None = None) -> Any:
             node.fail(f"it is split into as many parts as an axis is long, a number of at most {_PARTS}")
         parts = [part(x, axis, i, i + 1) for i in range(size)]
         return parts if node.attribute("keepdims", 1) else [sg.squeeze(y, axis) for y in parts]
-    given = node.known(1, lengths)
-    if not given.ndim:
-        if isinstance(size, sg.Dim) or given < 1:
+    sizes = node.known(1, lengths)
+    if not sizes.ndim:
+        if isinstance(size, sg.Dim) or sizes < 1:
             node.fail("it is split into parts of one size, and the axis' length must be a number")
-        step = int(given)
+        step = int(sizes)
         if size > _PARTS * step:
             node.fail(f"it is split into more than {_PARTS} parts")
         return [part(x, axis, i, min(i + step, size)) for i in range(0, size, step)]
-    return list(sg.split(x, given.tolist(), axis))
+    return list(sg.split(x, sizes.tolist(), axis))
 
 
 def _mapped(node: Call, items: Sequence[sg.Output], *others: Any) -> Any:
@@ -117,7 +117,7 @@ def _optional(node: Call, x: sg.Output | None = None) -> Any:
     return x
 
 
-def _held(node: Call, x: sg.Output | None = None) -> Any:
+def _content(node: Call, x: sg.Output | None = None) -> Any:
     if x is None:
         node.fail("its optional operand holds nothing")
     return x
@@ -138,6 +138,6 @@ SEQUENCES: Table = {
     "ConcatFromSequence": _concatenated,
     "SplitToSequence": _split,
     "Optional": _optional,
-    "OptionalGetElement": _held,
+    "OptionalGetElement": _content,
     "OptionalHasElement": _holds,
 }

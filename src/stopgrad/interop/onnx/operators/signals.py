@@ -81,11 +81,11 @@ def stft(
 @knows(0, 1, 2, 3, 4)
 def mel_weights(node: Call, *operands: sg.Output | Known) -> Any:
     """``MelWeightMatrix``: a constant, so its operands must be known."""
-    known = [node.known(i, x) for i, x in enumerate(operands)]
-    bounded(math.prod([abs(int(x.item())) + 3 for x in known[:2]]), "so many frequencies")
+    values = [node.known(i, x) for i, x in enumerate(operands)]
+    bounded(math.prod([abs(int(x.item())) + 3 for x in values[:2]]), "so many frequencies")
     names = list(node.node.input)
-    (found,) = ReferenceEvaluator(node.node).run(None, dict(zip(names, known, strict=True)))
-    return sg.constant(np.asarray(found))
+    (matrix,) = ReferenceEvaluator(node.node).run(None, dict(zip(names, values, strict=True)))
+    return sg.constant(np.asarray(matrix))
 
 
 def _window(formula: Callable[..., Any]) -> Any:

@@ -26,10 +26,10 @@ class Spatial:
     pads: list[tuple[Any, Any]]
 
     def __init__(self, node: Call, x: sg.Output, window: Sequence[int] | None = None) -> None:
-        given = node.attribute("kernel_shape", window)
-        if given is None:
+        kernel_shape = node.attribute("kernel_shape", window)
+        if kernel_shape is None:
             node.fail("it has no attribute kernel_shape")
-        self.window = tuple(int(n) for n in given)
+        self.window = tuple(int(n) for n in kernel_shape)
         count = len(self.window)
         if x.ndim != count + 2:
             node.fail(f"its window has {count} axes, and its input {x.ndim}: [batch, channels, sizes]")
@@ -72,10 +72,10 @@ class Spatial:
 
 
 def _numbers(node: Call, name: str, count: int) -> tuple[int, ...]:
-    found = node.attribute(name) or [1] * count
-    if len(found) != count:
-        node.fail(f"{name} has {len(found)} numbers for {count} spatial axes")
-    return tuple(int(n) for n in found)
+    numbers = node.attribute(name) or [1] * count
+    if len(numbers) != count:
+        node.fail(f"{name} has {len(numbers)} numbers for {count} spatial axes")
+    return tuple(int(n) for n in numbers)
 
 
 def explicit_pads(node: Call, count: int) -> list[tuple[int, int]]:

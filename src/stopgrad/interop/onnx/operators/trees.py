@@ -61,21 +61,21 @@ class Forest:
 
     def depth(self, node: Call) -> int:
         """The most comparisons on the way to a leaf."""
-        here, found = np.unique(self.roots), 0
+        here, depth = np.unique(self.roots), 0
         while True:
             after = np.unique(self.ways[:, here])
             after = after[~((self.ways[0, after] == after) & (self.ways[1, after] == after))]
             if not len(after):
-                return found + 1
-            here, found = after, found + 1
-            if found > _DEEPEST:
+                return depth + 1
+            here, depth = after, depth + 1
+            if depth > _DEEPEST:
                 node.fail("a tree leads back to a node above")
 
     def leaves(self, node: Call, x: Any) -> Any:
         """The leaf of each row in each tree, [n, trees]."""
         kinds = sorted({mode for mode in self.modes if mode != "LEAF"})
-        known = {*_COMPARED} if self.members is None else {*_COMPARED, "BRANCH_MEMBER"}
-        wrong = next((mode for mode in kinds if mode not in known), None)
+        readable = {*_COMPARED} if self.members is None else {*_COMPARED, "BRANCH_MEMBER"}
+        wrong = next((mode for mode in kinds if mode not in readable), None)
         if wrong is not None:
             node.fail(f"its nodes have the mode {wrong!r}, which is not read")
         if len(self.values) and int(self.features.max()) >= int(x.shape[1]):
@@ -85,41 +85,46 @@ class Forest:
         here = rows + first
         for _ in range(self.depth(node)):
             column = sg.gather(sg.constant(self.features), here)
-            given = sg.gather(x, column, axis=1, batch_dims=1)
+            value = sg.gather(x, column, axis=1, batch_dims=1)
             limit = sg.gather(sg.constant(self.values), here)
-            holds = self._holds(kinds, given, limit, here)
+            holds = self._holds(kinds, value, limit, here)
             if self.tracks.any():
                 tracks = sg.gather(sg.constant(self.tracks), here)
-                holds = sg.logical_or(holds, sg.logical_and(tracks, sg.is_nan(given)))
+                holds = sg.logical_or(holds, sg.logical_and(tracks, sg.is_nan(value)))
             yes, no = (sg.gather(sg.constant(way), here) for way in self.ways)
             here = sg.where(holds, yes, no)
         return here
 
-    def _holds(self, kinds: list[str], given: Any, limit: Any, here: Any) -> Any:
+    def _holds(self, kinds: list[str], value: Any, limit: Any, here: Any) -> Any:
         if not kinds:
-            return sg.zeros_like(given, dtype=sg.bool_)
-        found = self._compared(kinds[0], given, limit, here)
+            return sg.zeros_like(value, dtype=sg.bool_)
+        holds = self._compared(kinds[0], value, limit, here)
         for kind in kinds[1:]:
-            at = sg.gather(sg.constant(np.array([mode == kind for mode in self.modes])), here)
-            found = sg.where(at, self._compared(kind, given, limit, here), found)
-        return found
+            of_kind = sg.gather(sg.constant(np.array([mode == kind for mode in self.modes])), here)
+            holds = sg.where(of_kind, self._compared(kind, value, limit, here), holds)
+        return holds
 
-    def _compared(self, kind: str, given: Any, limit: Any, here: Any) -> Any:
+    def _compared(self, kind: str, value: Any, limit: Any, here: Any) -> Any:
         if kind != "BRANCH_MEMBER" or self.members is None:
-            return _COMPARED[kind](given, limit)
+            return _COMPARED[kind](value, limit)
         members = sg.gather(sg.constant(self.members), here)
-        return sg.reduce_any(sg.equal(sg.expand_dims(given, given.ndim), members), axis=-1)
+        return sg.reduce_any(sg.equal(sg.expand_dims(value, value.ndim), members), axis=-1)
 
     def scores(self, node: Call, x: Any) -> Any:
         """What the leaves of each row say together, [n, targets]."""
         kind = node.attribute("aggregate_function", "SUM")
         kind = ("AVERAGE", "SUM", "MIN", "MAX")[kind] if isinstance(kind, int) else kind
-        each = sg.gather(sg.constant(self.weights), self.leaves(node, x))
-        whole = {"SUM": sg.reduce_sum, "AVERAGE": sg.reduce_sum, "MIN": sg.reduce_min, "MAX": sg.reduce_max}
-        if kind not in whole:
+        outputs = sg.gather(sg.constant(self.weights), self.leaves(node, x))
+        reductions = {
+            "SUM": sg.reduce_sum,
+            "AVERAGE": sg.reduce_sum,
+            "MIN": sg.reduce_min,
+            "MAX": sg.reduce_max,
+        }
+        if kind not in reductions:
             node.fail(f"its aggregate_function is {kind!r}, which does not exist")
-        found = whole[kind](each, axis=1)
-        return found / float(len(self.roots)) if kind == "AVERAGE" else found
+        total = reductions[kind](outputs, axis=1)
+        return total / float(len(self.roots)) if kind == "AVERAGE" else total
 
 
 def _read(node: Call, leaf: str, targets: int) -> tuple[Forest, np.ndarray[Any, Any]]:
@@ -130,7 +135,7 @@ def _read(node: Call, leaf: str, targets: int) -> tuple[Forest, np.ndarray[Any, 
     modes = list(node.attribute("nodes_modes", []))
     lists = {key: node.attribute(f"nodes_{key}", []) for key in ("featureids", "truenodeids", "falsenodeids")}
     values = _numbers(node, "nodes_values")
-    if count != len(trees) or any(len(one) != count for one in (modes, values, *lists.values())):
+    if count != len(trees) or any(len(entries) != count for entries in (modes, values, *lists.values())):
         node.fail("its lists of nodes are not all of one length, or name a node twice")
     ways = np.tile(np.arange(count), (2, 1))
     for i, (tree, mode) in enumerate(zip(trees, modes, strict=True)):
@@ -142,12 +147,12 @@ def _read(node: Call, leaf: str, targets: int) -> tuple[Forest, np.ndarray[Any, 
     for tree, number, target, weight in zip(*parts, _numbers(node, f"{leaf}_weights"), strict=True):
         if not 0 <= target < targets:
             node.fail(f"a leaf names target {target} of {targets}")
-        at = _place(node, places, (tree, number))
-        weights[at, target] += weight
-        has[at, target] = True
+        position = _place(node, places, (tree, number))
+        weights[position, target] += weight
+        has[position, target] = True
     first = dict(reversed([(tree, i) for i, tree in enumerate(trees)]))
     tracks = np.asarray(node.attribute("nodes_missing_value_tracks_true", []), bool)
-    found = Forest(
+    forest = Forest(
         np.where(np.array(modes) == "LEAF", 0, np.asarray(lists["featureids"], np.int64)),
         values,
         modes,
@@ -156,13 +161,13 @@ def _read(node: Call, leaf: str, targets: int) -> tuple[Forest, np.ndarray[Any, 
         np.array(sorted(first.values())),
         weights,
     )
-    return found, has[np.array(modes) == "LEAF"]
+    return forest, has[np.array(modes) == "LEAF"]
 
 
 def _numbers(node: Call, name: str) -> np.ndarray[Any, Any]:
     """Numbers that newer versions may give as a tensor of float64."""
-    given = node.attribute(f"{name}_as_tensor")
-    return floats(node, name) if given is None else np.asarray(given).reshape(-1)
+    tensor = node.attribute(f"{name}_as_tensor")
+    return floats(node, name) if tensor is None else np.asarray(tensor).reshape(-1)
 
 
 def _place(node: Call, places: dict[tuple[int, int], int], key: tuple[int, int]) -> int:
@@ -228,8 +233,8 @@ def _ensemble(node: Call, x: sg.Output) -> Any:
     table = np.zeros((count, int(node.attribute("n_targets", 1))), weights.dtype)
     table[inner + np.arange(len(weights)), targets] = weights
     tracks = np.zeros(count, bool)
-    given = node.attribute("nodes_missing_value_tracks_true", [])
-    tracks[: len(given)] = np.asarray(given, bool)
+    tracked = node.attribute("nodes_missing_value_tracks_true", [])
+    tracks[: len(tracked)] = np.asarray(tracked, bool)
     forest = Forest(
         np.concatenate([features, np.zeros(len(weights), np.int64)]),
         np.concatenate([values, np.zeros(len(weights), values.dtype)]),
@@ -253,11 +258,11 @@ def _members(node: Call, modes: list[str], dtype: np.dtype[Any]) -> np.ndarray[A
     asking = [i for i, mode in enumerate(modes) if mode == "BRANCH_MEMBER"]
     if len(asking) > len(sets):
         node.fail(f"{len(asking)} of its nodes ask for members of a set, and it has {len(sets)} sets")
-    found = np.full((len(modes), max(map(len, sets)) or 1), np.nan, dtype)
-    for i, one in zip(asking, sets, strict=False):
-        found[i, : len(one)] = one
+    table = np.full((len(modes), max(map(len, sets)) or 1), np.nan, dtype)
+    for i, members in zip(asking, sets, strict=False):
+        table[i, : len(members)] = members
     leaves = len(node.attribute("leaf_targetids", []))
-    return np.concatenate([found, np.full((leaves, found.shape[1]), np.nan, dtype)])
+    return np.concatenate([table, np.full((leaves, table.shape[1]), np.nan, dtype)])
 
 
 TREES: Table = {

@@ -87,8 +87,8 @@ class Trips:
         return all(map(_surely, ends)) or (_surely(ends[1]) and low.slope >= high.slope)
 
     def _is_true(self, name: str) -> bool:
-        found = self._value(name)
-        return found is not None and found is not False and bool(found)
+        value = self._value(name)
+        return value is not None and value is not False and bool(value)
 
     def _line(self, name: str) -> _Line | None:
         """A number of the body as a function of the step, if it is one."""
@@ -104,8 +104,8 @@ class Trips:
                 return None
             sign = 1 if node.op_type == "Add" else -1
             return _Line(a.slope + sign * b.slope, a.start + sign * b.start)
-        found = self._value(name)
-        return None if found is None or isinstance(found, bool) else _Line(0, found)
+        value = self._value(name)
+        return None if value is None or isinstance(value, bool) else _Line(0, value)
 
     def _state(self, k: int) -> _Line | None:
         """A state that does not change, or to which the body adds a constant."""
@@ -139,8 +139,8 @@ class Trips:
             stored = [
                 a.t for a in node.attribute if a.name == "value" and a.type == onnx.AttributeProto.TENSOR
             ]
-            known = node.op_type == "Constant" and stored
-            return _number(array_from(stored[0], None, "a number of a loop")) if known else None
+            is_stored = node.op_type == "Constant" and stored
+            return _number(array_from(stored[0], None, "a number of a loop")) if is_stored else None
         around = self._body.around.values.get(name)
         return _number(around.array) if isinstance(around, Known) else None
 
@@ -149,12 +149,12 @@ def _number(array: np.ndarray[Any, Any]) -> Any:
     """The one number or size in an array; None if it has more, or no whole one."""
     if array.size != 1:
         return None
-    found = array.reshape(-1)[0]
-    if isinstance(found, sg.Dim):
-        return found
+    number = array.reshape(-1)[0]
+    if isinstance(number, sg.Dim):
+        return number
     if array.dtype.kind == "b":
-        return bool(found)
-    return int(found) if array.dtype.kind in "iuf" and float(found).is_integer() else None
+        return bool(number)
+    return int(number) if array.dtype.kind in "iuf" and float(number).is_integer() else None
 
 
 def _size(x: sg.Output) -> Any:

@@ -41,18 +41,18 @@ class Lora:
             raise ArgumentError(f"lora: the seed is a whole number from 0 on, not {self.seed!r}")
 
 
-def lora_of(given: Lora | Mapping[str, Any] | str | Sequence[str] | None) -> Lora | None:
+def lora_of(lora: Lora | Mapping[str, Any] | str | Sequence[str] | None) -> Lora | None:
     """A :class:`Lora` from what users give: patterns, a dict of its arguments, or a Lora."""
-    if given is None or isinstance(given, Lora):
-        return given
-    if isinstance(given, Mapping):
-        known = list(Lora.__dataclass_fields__)
-        wrong = next((key for key in given if key not in known), None)
-        if wrong is not None or "weights" not in given:
-            said = f"no {wrong!r}" if wrong is not None else "no default for weights"
-            raise ArgumentError(f"lora: there is {said}; it takes {', '.join(known)}")
-        return Lora(**given)
-    return Lora(given)
+    if lora is None or isinstance(lora, Lora):
+        return lora
+    if isinstance(lora, Mapping):
+        fields = list(Lora.__dataclass_fields__)
+        wrong = next((key for key in lora if key not in fields), None)
+        if wrong is not None or "weights" not in lora:
+            problem = f"no {wrong!r}" if wrong is not None else "no default for weights"
+            raise ArgumentError(f"lora: there is {problem}; it takes {', '.join(fields)}")
+        return Lora(**lora)
+    return Lora(lora)
 
 
 @dataclass(frozen=True)
@@ -91,17 +91,17 @@ def adapted(
         reason = _misshapen(lora, w)
         if reason:
             raise ArgumentError(f"lora: {name!r} cannot have an adapter: {reason}")
-        clash = next((one for one in _names(name) if one in taken), None)
+        clash = next((own for own in _names(name) if own in taken), None)
         if clash is not None:
             raise ArgumentError(f"lora: the model has {clash!r} already; leave {name!r} out")
     alpha = lora.rank if lora.alpha is None else lora.alpha
     based = set(weights.values())
-    wanted = [y for y in outputs if y not in based]
-    made = sg.add_lora(wanted, list(weights.values()), lora.rank, alpha, key=lora.seed)
+    unadapted = [y for y in outputs if y not in based]
+    copy = sg.add_lora(unadapted, list(weights.values()), lora.rank, alpha, key=lora.seed)
     adapters = [
-        Adapter(name, *_names(name), made.merged[w.op.name], alpha / lora.rank) for name, w in weights.items()
+        Adapter(name, *_names(name), copy.merged[w.op.name], alpha / lora.rank) for name, w in weights.items()
     ]
-    return made, adapters
+    return copy, adapters
 
 
 def _misshapen(lora: Lora, w: Output) -> str:
@@ -116,18 +116,18 @@ def _misshapen(lora: Lora, w: Output) -> str:
 
 def unfit_for(lora: Lora, weights: Mapping[str, Output], outputs: Sequence[Output]) -> dict[str, str]:
     """Those of some weights beside which no such adapter can stand, each with the reason."""
-    found = {name: reason for name, w in weights.items() if (reason := _misshapen(lora, w))}
-    others = {w: name for name, w in weights.items() if name not in found}
-    return found | {others[w]: reason for w, reason in unfit(list(others), outputs).items()}
+    reasons = {name: reason for name, w in weights.items() if (reason := _misshapen(lora, w))}
+    others = {w: name for name, w in weights.items() if name not in reasons}
+    return reasons | {others[w]: reason for w, reason in unfit(list(others), outputs).items()}
 
 
-def learned(made: Adapted, weights: Mapping[str, Output]) -> dict[str, Output]:
+def learned(copy: Adapted, weights: Mapping[str, Output]) -> dict[str, Output]:
     """The trained matrices of adapters, by name."""
-    found = {}
+    matrices = {}
     for name, w in weights.items():
         for own, end in zip(_names(name), _ENDS, strict=True):
-            found[own] = made.parameters[f"{w.op.name}/{end}"]
-    return found
+            matrices[own] = copy.parameters[f"{w.op.name}/{end}"]
+    return matrices
 
 
 _ENDS = ("lora_a", "lora_b")

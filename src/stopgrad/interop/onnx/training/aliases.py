@@ -25,14 +25,14 @@ def other_names(model: onnx.ModelProto) -> dict[str, str]:
     initializer's are the other name.
     """
     stored = {text(tensor.name) for tensor in model.graph.initializer}
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for node in model.graph.node:
         module = _module(node)
         for name in map(text, node.input) if module else ():
             other = f"{module}.{name.rpartition('.')[2]}"
             if name in stored and "." in name and other not in stored:
-                found.setdefault(other, name)
-    return found
+                aliases.setdefault(other, name)
+    return aliases
 
 
 def _module(node: onnx.NodeProto) -> str:
@@ -53,12 +53,12 @@ def with_first_names(asked: Asked, model: onnx.ModelProto) -> Asked:
     others, names = other_names(model), [text(tensor.name) for tensor in model.graph.initializer]
 
     def stored(patterns: Sequence[str]) -> list[str]:
-        found: list[str] = []
+        stored_patterns: list[str] = []
         for pattern in patterns:
             hits = dict.fromkeys(name for other, name in others.items() if matches(other, pattern))
             if not hits or any(matches(name, pattern) for name in names):
-                found.append(pattern)
-            found += map(glob.escape, hits)
-        return found
+                stored_patterns.append(pattern)
+            stored_patterns += map(glob.escape, hits)
+        return stored_patterns
 
     return replace(asked, freeze=stored(asked.freeze), only=stored(asked.only), train=stored(asked.train))

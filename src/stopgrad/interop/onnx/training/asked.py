@@ -19,7 +19,7 @@ from stopgrad.interop.onnx.reading import Source, read
 from stopgrad.interop.onnx.training.adapters import Lora
 from stopgrad.interop.onnx.training.budget.fitting import Budget
 from stopgrad.interop.onnx.training.losses import LOSSES
-from stopgrad.interop.onnx.training.specs import Spec, found, spec_of
+from stopgrad.interop.onnx.training.specs import Spec, function_of, spec_of
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     name: getattr(sg.optimizers, name)
@@ -97,16 +97,16 @@ class Asked:
 
     def settings(self, rate: Any) -> dict[str, Any]:
         """The optimiser's arguments besides its options, among them the learning rate of the step."""
-        asked: dict[str, Any] = {"learning_rate": rate}
+        arguments: dict[str, Any] = {"learning_rate": rate}
         if self.optimizer.spec.name == "muon":
-            asked["others"] = sg.optimizers.AdamW(rate)
+            arguments["others"] = sg.optimizers.AdamW(rate)
         if self.clip is not None:
-            asked["clip_norm"] = float(self.clip)
+            arguments["clip_norm"] = float(self.clip)
         if self.accumulate > 1:
-            asked["accumulate"] = int(self.accumulate)
+            arguments["accumulate"] = int(self.accumulate)
         if self.loss_scale is not None:
-            asked["loss_scale"] = self.loss_scale
-        return asked
+            arguments["loss_scale"] = self.loss_scale
+        return arguments
 
     @property
     def named(self) -> list[str]:
@@ -114,59 +114,62 @@ class Asked:
 
         Adapters stand beside what is a weight by all evidence, and beside what is named alone.
         """
-        alone = [one for one in (self.lora.weights if self.lora else ()) if not set(one) & set("*?[")]
+        adapted = self.lora.weights if self.lora else ()
+        alone = [pattern for pattern in adapted if not set(pattern) & set("*?[")]
         return [*self.freeze, *self.only, *self.train, *alone]
 
     def rate(self) -> float | None:
         """The default of the learning rate that is fed."""
         if self.schedule is not None:
             return None
-        given = self.learning_rate
-        if given is None:
-            given = self.optimizer.spec.options.get("learning_rate")
-        if given is None:
-            asked = inspect.signature(self.optimizer.call).parameters.get("learning_rate")
-            given = asked.default if asked is not None and asked.default is not asked.empty else 1e-3
-        return float(real(given))
+        rate = self.learning_rate
+        if rate is None:
+            rate = self.optimizer.spec.options.get("learning_rate")
+        if rate is None:
+            parameter = inspect.signature(self.optimizer.call).parameters.get("learning_rate")
+            rate = 1e-3
+            if parameter is not None and parameter.default is not parameter.empty:
+                rate = parameter.default
+        return float(real(rate))
 
 
-def loss_of(given: object) -> Loss:
+def loss_of(loss: object) -> Loss:
     """A loss: a name with options, the path of a model, or a function.
 
     Raises:
         ArgumentError: it is none of these, or there is none of this name.
     """
-    if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".onnx")):
-        return read(given)
-    if isinstance(given, (bytes, onnx.ModelProto)):
-        return read(given)
-    if isinstance(given, str):
-        spec = spec_of(given, "loss")
-        return Spec(spec.name, found(spec, LOSSES, "loss")[1])
-    if callable(given):
-        return given
+    if isinstance(loss, os.PathLike) or (isinstance(loss, str) and loss.endswith(".onnx")):
+        return read(loss)
+    if isinstance(loss, (bytes, onnx.ModelProto)):
+        return read(loss)
+    if isinstance(loss, str):
+        spec = spec_of(loss, "loss")
+        return Spec(spec.name, function_of(spec, LOSSES, "loss")[1])
+    if callable(loss):
+        return loss
     raise ArgumentError(
-        f"a loss is a name such as 'cross-entropy', the path of a model or a function, not {given!r:.60}"
+        f"a loss is a name such as 'cross-entropy', the path of a model or a function, not {loss!r:.60}"
     )
 
 
-def optimizer_of(given: object) -> Chosen:
+def optimizer_of(optimizer: object) -> Chosen:
     """An optimiser: a name with options, or a function.
 
     Raises:
         ArgumentError: it is neither, or there is none of this name.
     """
-    if isinstance(given, str):
-        spec = spec_of(given, "optimizer")
+    if isinstance(optimizer, str):
+        spec = spec_of(optimizer, "optimizer")
         own = ("loss", "parameters", "others")
-        function, options = found(spec, OPTIMIZERS, "optimizer", own, _BESIDES)
+        function, options = function_of(spec, OPTIMIZERS, "optimizer", own, _BESIDES)
         if function is sg.optimizers.muon:  # Runtimes compute bfloat16 slowly, or not at all.
             options.setdefault("ns_dtype", "float32")
         rest = {key: value for key, value in options.items() if key != "learning_rate"}
         return Chosen(Spec(spec.name, options), partial(function, **rest))
-    if callable(given):
-        return Chosen(Spec(getattr(given, "__name__", "function")), given)
-    raise ArgumentError(f"an optimizer is a name such as 'adamw' or a function, not {given!r:.60}")
+    if callable(optimizer):
+        return Chosen(Spec(getattr(optimizer, "__name__", "function")), optimizer)
+    raise ArgumentError(f"an optimizer is a name such as 'adamw' or a function, not {optimizer!r:.60}")
 
 
 def precision_of(precision: object, loss_scale: object) -> tuple[DType | None, float | None]:
@@ -185,22 +188,22 @@ def precision_of(precision: object, loss_scale: object) -> tuple[DType | None, f
     return dtype, float(real(loss_scale))
 
 
-def schedule_of(given: object) -> Chosen | None:
+def schedule_of(schedule: object) -> Chosen | None:
     """A schedule: a name with options, or a function of the number of the step.
 
     Raises:
         ArgumentError: it is neither, or there is none of this name.
     """
-    if given is None:
+    if schedule is None:
         return None
-    if isinstance(given, str):
-        spec = spec_of(given, "schedule")
-        function, options = found(spec, SCHEDULES, "schedule", (), (_WARMUP,))
+    if isinstance(schedule, str):
+        spec = spec_of(schedule, "schedule")
+        function, options = function_of(spec, SCHEDULES, "schedule", (), (_WARMUP,))
         steps = options.get(_WARMUP, 0)
-        schedule = function(**{key: value for key, value in options.items() if key != _WARMUP})
+        by_step = function(**{key: value for key, value in options.items() if key != _WARMUP})
         if steps:
-            schedule = sg.optimizers.warmup(schedule, steps)
-        return Chosen(Spec(spec.name, options), schedule)
-    if callable(given):
-        return Chosen(Spec(getattr(given, "__name__", None) or repr(given)), given)
-    raise ArgumentError(f"a schedule is a name with options or a function, not {given!r:.60}")
+            by_step = sg.optimizers.warmup(by_step, steps)
+        return Chosen(Spec(spec.name, options), by_step)
+    if callable(schedule):
+        return Chosen(Spec(getattr(schedule, "__name__", None) or repr(schedule)), schedule)
+    raise ArgumentError(f"a schedule is a name with options or a function, not {schedule!r:.60}")

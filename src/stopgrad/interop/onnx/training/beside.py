@@ -47,20 +47,20 @@ def compare(
     """
     if not hasattr(module, "named_parameters") or inputs is None:
         raise ArgumentError("module= is the torch.nn.Module that was exported, and inputs= its arguments")
-    given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    if len(given) != len(model.inputs):
-        raise ArgumentError(f"inputs: the file takes {', '.join(model.inputs)}, not {len(given)} inputs")
+    arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    if len(arguments) != len(model.inputs):
+        raise ArgumentError(f"inputs: the file takes {', '.join(model.inputs)}, not {len(arguments)} inputs")
     with resting(module):
-        theirs = _of_module(module, given)
+        theirs = _of_module(module, arguments)
     named = {name: _sources(name, verdicts, theirs) for name in trained if name in model.parameters}
-    known = {name: sources for name, sources in named.items() if sources}
-    lost = [name for name, sources in known.items() if all(theirs[one] is None for one in sources)]
+    comparable = {name: sources for name, sources in named.items() if sources}
+    lost = [name for name, sources in comparable.items() if all(theirs[source] is None for source in sources)]
     if lost:
-        raise GradientError(_without(module, given, lost, known))
+        raise GradientError(_without(module, arguments, lost, comparable))
     if not values:
         return
-    ours = _of_file(model, given, list(known))
-    for name, sources in known.items():
+    ours = _of_file(model, arguments, list(comparable))
+    for name, sources in comparable.items():
         if len(sources) == 1:
             ends = [float(np.linalg.norm(x.astype(float))) for x in (ours[name], theirs[sources[0]])]
             if abs(ends[0] - ends[1]) > _RELATIVE * max(ends) + _LEAST:
@@ -78,16 +78,22 @@ def _sources(name: str, verdicts: Mapping[str, Verdict], theirs: Mapping[str, An
     if name in theirs:
         return [name]
     verdict = verdicts.get(name)
-    return [one for one in (verdict.of if verdict is not None else ()) if one in theirs]
+    return [source for source in (verdict.of if verdict is not None else ()) if source in theirs]
 
 
-def _without(module: Any, given: Sequence[Any], lost: Sequence[str], known: Mapping[str, list[str]]) -> str:
+def _without(
+    module: Any, arguments: Sequence[Any], lost: Sequence[str], sources: Mapping[str, list[str]]
+) -> str:
     """What is said of parameters that only the file has gradients of."""
     sgt = require("stopgrad.torch", "training(module=...)", "torch")
     with resting(module):
-        flow = sgt.explain(module, *given)
+        flow = sgt.explain(module, *arguments)
     lines = dict.fromkeys(
-        str(cut.location) for name in lost for one in known[name] if one in flow for cut in flow[one].cuts
+        str(cut.location)
+        for name in lost
+        for source in sources[name]
+        if source in flow
+        for cut in flow[source].cuts
     )
     where = f" (it ends at {', '.join(list(lines)[:_SHOWN])})" if lines else ""
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
@@ -97,19 +103,19 @@ def _without(module: Any, given: Sequence[Any], lost: Sequence[str], known: Mapp
     )
 
 
-def _of_module(module: Any, given: Sequence[Any]) -> dict[str, Any]:
+def _of_module(module: Any, arguments: Sequence[Any]) -> dict[str, Any]:
     """The gradient of the sum of the squares of the module's results, by the names of its parameters."""
     torch = require("torch", "training(module=...)", "torch")
     parameters = dict(module.named_parameters())
     with torch.enable_grad():
-        ys = [y for y in _leaves(module(*given)) if torch.is_tensor(y) and y.is_floating_point()]
+        ys = [y for y in _leaves(module(*arguments)) if torch.is_tensor(y) and y.is_floating_point()]
         total = sum((y.double() ** 2).sum() for y in ys)
-        wanted = {name: x for name, x in parameters.items() if x.requires_grad}
-        found: Sequence[Any] = [None] * len(wanted)
-        if wanted and torch.is_tensor(total) and total.requires_grad:
-            found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True)
-    arrays = [None if g is None else g.detach().double().cpu().numpy() for g in found]
-    return dict.fromkeys(parameters) | dict(zip(wanted, arrays, strict=True))
+        learnable = {name: x for name, x in parameters.items() if x.requires_grad}
+        gradients: Sequence[Any] = [None] * len(learnable)
+        if learnable and torch.is_tensor(total) and total.requires_grad:
+            gradients = torch.autograd.grad(total, list(learnable.values()), allow_unused=True)
+    arrays = [None if g is None else g.detach().double().cpu().numpy() for g in gradients]
+    return dict.fromkeys(parameters) | dict(zip(learnable, arrays, strict=True))
 
 
 def _leaves(x: Any) -> Iterator[Any]:
@@ -117,15 +123,15 @@ def _leaves(x: Any) -> Iterator[Any]:
     if isinstance(x, Mapping):
         x = list(x.values())
     if isinstance(x, (tuple, list)):
-        for one in x:
-            yield from _leaves(one)
+        for item in x:
+            yield from _leaves(item)
     else:
         yield x
 
 
-def _of_file(model: Model, given: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
+def _of_file(model: Model, arguments: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
     """The same gradient of the file."""
-    arrays = [np.asarray(x.detach().cpu() if hasattr(x, "detach") else x) for x in given]
+    arrays = [np.asarray(x.detach().cpu() if hasattr(x, "detach") else x) for x in arguments]
     feeds = dict(zip(model.inputs.values(), arrays, strict=True))
     with model.graph.as_default():
         squares = [
@@ -134,8 +140,8 @@ def _of_file(model: Model, given: Sequence[Any], names: Sequence[str]) -> dict[s
             if y.dtype.is_floating
         ]
         total = squares[0] if len(squares) == 1 else sg.add_n(squares)
-        found = sg.gradients(total, [model.parameters[name] for name in names])
-    there = {name: g for name, g in zip(names, found, strict=True) if g is not None}
+        gradients = sg.gradients(total, [model.parameters[name] for name in names])
+    there = {name: g for name, g in zip(names, gradients, strict=True) if g is not None}
     with sg.Session(model.graph, engine="numpy") as session:
         values = dict(zip(there, session.run(list(there.values()), feeds), strict=True))
     return {name: values.get(name, np.zeros(())) for name in names}

@@ -83,10 +83,10 @@ def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[st
     unknown = next((name for name in outputs if name not in results), None)
     if unknown is not None:
         raise ArgumentError(f"outputs: the model has no output {unknown!r}; it has {', '.join(results)}")
-    wanted = {name: results[name] for name in outputs} if outputs else results
+    judged_outputs = {name: results[name] for name in outputs} if outputs else results
     named = loss.name if isinstance(loss, (Spec, Source)) else getattr(loss, "__name__", "loss")
     taken = [*model.inputs, *model.outputs, *model.weights, *model.trained, "learning_rate", "loss"]
-    asks = Judged(named, wanted, taken)
+    asks = Judged(named, judged_outputs, taken)
     with model.graph.as_default(), sg.name_scope("loss"):
         if isinstance(loss, Spec):
             value = built(loss, asks)
@@ -104,9 +104,9 @@ def _of_function(loss: Callable[..., Any], asks: Judged) -> Output:
     before = set(asks.outputs.values())
     value = scalar(loss(dict(asks.outputs)), asks.name)
     graph = next(iter(before)).op.graph
-    known = set(asks.labels.values())
+    declared = set(asks.labels.values())
     for op in graph.operations:
-        if op.type == "Placeholder" and op.name.startswith("loss/") and op.outputs[0] not in known:
+        if op.type == "Placeholder" and op.name.startswith("loss/") and op.outputs[0] not in declared:
             asks.labels[op.name.removeprefix("loss/")] = op.outputs[0]
     return value
 
@@ -130,10 +130,10 @@ def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -
     build = asked.optimizer.call
     with wired.graph.as_default():
         rate = sg.placeholder(sg.float32, (), name="learning_rate") if asked.schedule is None else None
-        given = rate if asked.schedule is None else asked.schedule.call
+        learning_rate = rate if asked.schedule is None else asked.schedule.call
         called = _labels(wired.trained)
         named = {called[name]: x for name, x in wired.trained.items()}
-        update = build(judgement.loss, named, **asked.settings(given))
+        update = build(judgement.loss, named, **asked.settings(learning_rate))
         renewed = {name: wired.outputs[source] for name, source in statistics.items()}
         carried = _random(wired, judgement.loss)
         renewed |= {name: new for name, (_, new) in carried.items()}

@@ -17,9 +17,9 @@ SHOWN = 6
 
 def missing(what: str, pattern: str, names: Iterable[str], kind: str) -> ArgumentError:
     """The error that a pattern matches nothing, with similar names."""
-    known = list(names)
-    near = difflib.get_close_matches(pattern.strip("/*."), known, 3, 0.4) or known
-    there = f"there are {some(near, SHOWN)}" if known else f"the model has no {kind}"
+    candidates = list(names)
+    near = difflib.get_close_matches(pattern.strip("/*."), candidates, 3, 0.4) or candidates
+    there = f"there are {some(near, SHOWN)}" if candidates else f"the model has no {kind}"
     return ArgumentError(f"{what}: {pattern!r} matches no {kind}; {there}")
 
 
@@ -29,13 +29,13 @@ def chosen(what: str, patterns: Sequence[str], names: Sequence[str]) -> list[str
     Raises:
         ArgumentError: a pattern matches nothing.
     """
-    found: set[str] = set()
+    matched: set[str] = set()
     for pattern in patterns:
         hits = [name for name in names if matches(name, pattern)]
         if not hits:
             raise missing(what, pattern, names, "parameter")
-        found.update(hits)
-    return [name for name in names if name in found]
+        matched.update(hits)
+    return [name for name in names if name in matched]
 
 
 def trained(
@@ -59,22 +59,22 @@ def trained(
         ArgumentError: a pattern matches nothing, or nothing is left to train.
     """
     more = set(chosen("train", train, names))
-    wanted = chosen("only", only, names) if only else [name for name in names if name not in constants]
-    wanted = [name for name in names if name in more or name in set(wanted)]
+    selected = chosen("only", only, names) if only else [name for name in names if name not in constants]
+    selected = [name for name in names if name in more or name in set(selected)]
     frozen = set(chosen("freeze", freeze, names))
-    left = [name for name in wanted if name not in frozen]
-    if not left:
+    remaining = [name for name in selected if name not in frozen]
+    if not remaining:
         raise ArgumentError(
             "no parameter is left to train: "
             + (
-                f"freeze leaves none of {some(wanted, SHOWN)}"
-                if wanted
+                f"freeze leaves none of {some(selected, SHOWN)}"
+                if selected
                 else f"constants such as {some(names, SHOWN)} are trained if train= names them"
                 if names
                 else "the model has none"
             )
         )
-    return left
+    return remaining
 
 
 def stopped(
@@ -96,7 +96,7 @@ def stopped(
     """
     named = {op: op.name for op in operations}
     scopes = dict.fromkeys(prefix for name in named.values() for prefix in _scopes(name))
-    found = {}
+    stops = {}
     for pattern in patterns:
         also = {scope for name, scope in (aliases or {}).items() if matches(name, pattern)}
         inside = {
@@ -106,10 +106,10 @@ def stopped(
         }
         hits = [x for x in _leaving(inside, operations, results) if x.dtype.is_differentiable]
         if not hits:
-            known = [*scopes, *named.values(), *(aliases or {})]
-            raise missing("stop", pattern, dict.fromkeys(known), "scope, operation or value of floats")
-        found[pattern] = hits
-    return found
+            candidates = [*scopes, *named.values(), *(aliases or {})]
+            raise missing("stop", pattern, dict.fromkeys(candidates), "scope, operation or value of floats")
+        stops[pattern] = hits
+    return stops
 
 
 def _scopes(name: str) -> list[str]:

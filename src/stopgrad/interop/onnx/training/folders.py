@@ -154,10 +154,10 @@ def checked(folder: AnyPath) -> Path:
 def is_training_folder(folder: Path) -> bool:
     """Whether a folder is a training folder."""
     try:
-        held = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(held, dict) and held.get("format") == FORMAT
+    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
 # -------------------------------------------------------------------------------------- large arrays

@@ -55,9 +55,9 @@ class InPlace:
 
     def plans(self) -> dict[str, Plan]:
         """The graphs besides those that every folder has, by name."""
-        found = {} if self.backward is None else {"backward": self.backward}
+        plans = {} if self.backward is None else {"backward": self.backward}
         return (
-            found | {"scalars": self.scalars} | {f"update_{i}": f.plan for i, f in enumerate(self.functions)}
+            plans | {"scalars": self.scalars} | {f"update_{i}": f.plan for i, f in enumerate(self.functions)}
         )
 
     def entry(self) -> dict[str, Any]:
@@ -73,33 +73,33 @@ class InPlace:
 
 def in_parts(step: Step) -> tuple[dict[str, Plan], dict[str, Any]]:
     """The graphs of a step in parts, by name, and what the manifest says of them; nothing if it has none."""
-    found = divided(step)
-    return ({}, {}) if found is None else (found.plans(), {"update": found.entry()})
+    update = divided(step)
+    return ({}, {}) if update is None else (update.plans(), {"update": update.entry()})
 
 
 def divided(step: Step) -> InPlace | None:
     """An optimiser's step, divided; None if it treats not each element alike."""
     moved = [port for port in carried(step) if step.kinds[port.name] in ("parameter", "optimizer")]
-    given = [*[port.value for port in moved], *step.gradients.values()]
-    given += [] if step.rate is None else [step.rate]
-    given = list(dict.fromkeys(given))
-    done = rewrite([step.renewed[port.name] for port in moved], given, (erase_gates, merge))
+    inputs = [*[port.value for port in moved], *step.gradients.values()]
+    inputs += [] if step.rate is None else [step.rate]
+    inputs = list(dict.fromkeys(inputs))
+    done = rewrite([step.renewed[port.name] for port in moved], inputs, (erase_gates, merge))
     own = set(done.inputs)
     if any(op.definition is Placeholder and op.outputs[0] not in own for op in done.graph.operations):
         return None  # It needs more of the model.
-    new = dict(zip(given, done.inputs, strict=True))
+    new = dict(zip(inputs, done.inputs, strict=True))
     ports = {port.name: port for port in moved}
-    held = {new[port.value]: name for name, port in ports.items()}
-    gradients = {new[g]: name for name, g in reversed(step.gradients.items()) if new[g] not in held}
+    before = {new[port.value]: name for name, port in ports.items()}
+    gradients = {new[g]: name for name, g in reversed(step.gradients.items()) if new[g] not in before}
     after = dict(zip(ports, done.outputs, strict=True))
-    cones = _cones({n: y for n, y in after.items() if y.shape}, {*held, *gradients})
+    cones = _cones({n: y for n, y in after.items() if y.shape}, {*before, *gradients})
     if cones is None:
         return None
     functions: dict[Any, Function] = {}
     taken = {*ports, "learning_rate"}
     scalars: dict[Output, str] = {}
-    for names in _components(cones, held):
-        group = _Group({n: after[n] for n in names}, [cones[n] for n in names], held, gradients)
+    for names in _components(cones, before):
+        group = _Group({n: after[n] for n in names}, [cones[n] for n in names], before, gradients)
         if not group.alike:
             return None
         for x in group.scalars:
@@ -109,13 +109,13 @@ def divided(step: Step) -> InPlace | None:
         if key not in functions:
             functions[key] = Function(group.plan(ports, scalars))
         functions[key].members.append(group.members)
-    known = {x: ports[n] for x, n in held.items()}
-    known |= {x: Port(f"{n}/gradient", "gradient", x, {"of": n}) for x, n in gradients.items()}
+    sources = {x: ports[n] for x, n in before.items()}
+    sources |= {x: Port(f"{n}/gradient", "gradient", x, {"of": n}) for x, n in gradients.items()}
     if step.rate is not None:
-        known[new[step.rate]] = Port("learning_rate", "learning_rate", step.rate)
+        sources[new[step.rate]] = Port("learning_rate", "learning_rate", step.rate)
     renewed = {n: y for n, y in after.items() if not y.shape}
     return InPlace(
-        _backward(step), _scalars_plan(scalars, renewed, ports, known, taken), list(functions.values())
+        _backward(step), _scalars_plan(scalars, renewed, ports, sources, taken), list(functions.values())
     )
 
 
@@ -135,15 +135,15 @@ def _scalars_plan(
     scalars: Mapping[Output, str],
     renewed: Mapping[str, Output],
     ports: Mapping[str, Port],
-    known: Mapping[Output, Port],
+    sources: Mapping[Output, Port],
     taken: set[str],
 ) -> Plan:
     """The shared scalars and the new values of those that are carried, from what these need."""
     outputs = [Port(name, "scalar", x) for x, name in scalars.items()]
     outputs += [Port(unique(f"{n}/new", taken), ports[n].role, y, {"updates": n}) for n, y in renewed.items()]
     ys = [port.value for port in outputs]
-    read = {x for op in needed(ys, known) for x in op.inputs} | set(ys)
-    inputs = [Port(port.name, port.role, x, port.more) for x, port in known.items() if x in read]
+    read = {x for op in needed(ys, sources) for x in op.inputs} | set(ys)
+    inputs = [Port(port.name, port.role, x, port.more) for x, port in sources.items() if x in read]
     return Plan(inputs, outputs)
 
 
@@ -165,13 +165,13 @@ class _Cone:
 
 def _cones(results: Mapping[str, Output], leaves: set[Output]) -> dict[str, _Cone] | None:
     """The cone of each result; None if one is not computed element by element."""
-    found = {}
+    cones = {}
     for name, y in results.items():
         cone = None if y in leaves else _cone(y, leaves)
         if cone is None:
             return None
-        found[name] = cone
-    return found
+        cones[name] = cone
+    return cones
 
 
 def _cone(y: Output, leaves: set[Output]) -> _Cone | None:
@@ -196,7 +196,7 @@ def _cone(y: Output, leaves: set[Output]) -> _Cone | None:
     return _Cone(sorted(operations, key=by_id), sorted(ends, key=lambda x: by_id(x.op)))
 
 
-def _components(cones: Mapping[str, _Cone], held: Mapping[Output, str]) -> list[list[str]]:
+def _components(cones: Mapping[str, _Cone], before: Mapping[Output, str]) -> list[list[str]]:
     """Tensors that belong together, since the new value of one depends on another: parameters first."""
     above = {name: name for name in cones}
 
@@ -207,8 +207,8 @@ def _components(cones: Mapping[str, _Cone], held: Mapping[Output, str]) -> list[
 
     for name, cone in cones.items():
         for x in cone.ends:
-            if x.shape and x in held:
-                above[top(held[x])] = top(name)
+            if x.shape and x in before:
+                above[top(before[x])] = top(name)
     groups: dict[str, list[str]] = {}
     for name in cones:
         groups.setdefault(top(name), []).append(name)
@@ -244,17 +244,17 @@ class _Group:
         self,
         results: Mapping[str, Output],
         cones: Sequence[_Cone],
-        held: Mapping[Output, str],
+        before: Mapping[Output, str],
         gradients: Mapping[Output, str],
     ) -> None:
         self.results = results
         self.operations = _in_order(results.values(), {op for cone in cones for op in cone.operations})
         ends = dict.fromkeys(x for cone in cones for x in cone.ends)
         self.scalars = [x for x in ends if not x.shape]
-        own = {held[x]: x for x in ends if x.shape and x in held}
+        own = {before[x]: x for x in ends if x.shape and x in before}
         self.arrays = {f"value_{i}": own[n] for i, n in enumerate(results) if n in own}
-        self.members = {port: held[x] for port, x in self.arrays.items()}
-        arriving = [x for x in ends if x.shape and x not in held]
+        self.members = {port: before[x] for port, x in self.arrays.items()}
+        arriving = [x for x in ends if x.shape and x not in before]
         self.arrays |= {f"gradient_{i}": x for i, x in enumerate(arriving)}
         self.members |= {f"gradient_{i}": gradients[x] for i, x in enumerate(arriving)}
         self.alike = len(own) == len(results) and len({tuple(y.shape) for y in results.values()}) == 1

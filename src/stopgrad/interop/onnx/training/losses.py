@@ -13,7 +13,7 @@ from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.base.types import DType, Shape
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import show_shape
-from stopgrad.interop.onnx.training.specs import Spec, found
+from stopgrad.interop.onnx.training.specs import Spec, function_of
 
 _PROBABILITIES = {"Softmax": "probabilities", "Sigmoid": "probabilities", "LogSoftmax": "log-probabilities"}
 
@@ -120,15 +120,15 @@ def cross_entropy(
     x = _last(x, axis)
     classes = judged.label("labels", sg.int64, x.shape[:-1])
     counts = None if ignore is None else sg.not_equal(classes, ignore)
-    known = classes if counts is None else sg.where(counts, classes, 0)
-    each = sg.sparse_softmax_cross_entropy_with_logits(known, x)
+    counted = classes if counts is None else sg.where(counts, classes, 0)
+    unreduced = sg.sparse_softmax_cross_entropy_with_logits(counted, x)
     if smoothing:
         spread = -sg.reduce_mean(sg.log_softmax(x, -1), axis=-1)
-        each = each * (1 - smoothing) + spread * smoothing
+        unreduced = unreduced * (1 - smoothing) + spread * smoothing
     if counts is None:
-        return sg.reduce_mean(each, axis=None)
+        return sg.reduce_mean(unreduced, axis=None)
     weights = sg.cast(counts, x.dtype)
-    return sg.reduce_sum(sg.where(counts, each, 0.0), axis=None) / sg.maximum(
+    return sg.reduce_sum(sg.where(counts, unreduced, 0.0), axis=None) / sg.maximum(
         sg.reduce_sum(weights, axis=None), 1.0
     )
 
@@ -244,7 +244,7 @@ def built(spec: Spec, judged: Judged) -> Output:
         ArgumentError: there is no loss of this name, or it lacks such an option.
         DTypeError, ShapeError: it does not fit the output.
     """
-    function, options = found(spec, LOSSES, "loss")
+    function, options = function_of(spec, LOSSES, "loss")
     return scalar(function(judged, **options), judged.name)
 
 

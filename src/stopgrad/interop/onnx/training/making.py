@@ -28,7 +28,7 @@ from stopgrad.interop.onnx.training.adapters import Lora, lora_of
 from stopgrad.interop.onnx.training.aliases import with_first_names
 from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
 from stopgrad.interop.onnx.training.beside import compare
-from stopgrad.interop.onnx.training.budget.fitting import budget_of, fit, held_by, loss_in, told
+from stopgrad.interop.onnx.training.budget.fitting import budget_of, fit, held_by, loss_in, note_of
 from stopgrad.interop.onnx.training.building import RANDOM, Judgement, Step, judged, stepped
 from stopgrad.interop.onnx.training.folders import checked, write_folder
 from stopgrad.interop.onnx.training.in_place import in_parts
@@ -71,7 +71,7 @@ class TrainingFiles:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        trained = sum(1 for one in self.manifest["state"].values() if one["kind"] == "parameter")
+        trained = sum(1 for entry in self.manifest["state"].values() if entry["kind"] == "parameter")
         where, frozen = str(self.folder or ""), len(self.manifest["frozen"])
         return f"<TrainingFiles {where!r}: {trained} trained, {frozen} frozen>"
 
@@ -245,7 +245,7 @@ def _contents(source: ModelSource | Model, asked: Asked, whole: bool, beside: tu
     first = judgement.wired
     xs = first.trained | {name: first.weights[name] for name in first.frozen}
     return _Contents(
-        {f"{name}.onnx": one for name, one in models.items()},
+        {f"{name}.onnx": file for name, file in models.items()},
         {port.name: port.value.op.value.array for port in carried(step)},
         manifest_of(asked, step, plans) | {"tensors": tensors} | {"memory": memory} | update,
         explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
@@ -339,11 +339,11 @@ def _wired(model: Model, asked: Asked, shapes: Forms, verdicts: Mapping[str, Ver
 
 def _aliases(model: onnx.ModelProto) -> dict[str, str]:
     """The names of a model's nodes and values, each with the scope of its operations."""
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for node in [] if model is None else model.graph.node:
         scope = scope_from(called(node)).rstrip("/")
-        found |= dict.fromkeys([called(node), *map(text, node.output)], scope)
-    return found
+        aliases |= dict.fromkeys([called(node), *map(text, node.output)], scope)
+    return aliases
 
 
 def _model(plan: Plan, opset: int) -> Any:
@@ -384,5 +384,5 @@ _SHOWN = 3
 
 
 def _notes(step: Step, memory: Mapping[str, Any] | None) -> list[str]:
-    found = [told(memory)] if memory else []
-    return found + [f"{name!r} is not trained: {reason}" for name, reason in step.untouched.items()]
+    notes = [note_of(memory)] if memory else []
+    return notes + [f"{name!r} is not trained: {reason}" for name, reason in step.untouched.items()]

@@ -68,11 +68,11 @@ def ports(named: Mapping[str, Output], role: str) -> list[Port]:
 
 def unique(name: str, taken: set[str]) -> str:
     """A name that is not taken; it is added to those taken."""
-    found, i = name, 1
-    while found in taken:
-        found, i = f"{name}_{i}", i + 1
-    taken.add(found)
-    return found
+    candidate, i = name, 1
+    while candidate in taken:
+        candidate, i = f"{name}_{i}", i + 1
+    taken.add(candidate)
+    return candidate
 
 
 def versions() -> dict[str, str]:

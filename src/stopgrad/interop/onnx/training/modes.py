@@ -100,15 +100,15 @@ def forms(model: onnx.ModelProto, mode: str) -> Forms:
         for node in _of_type(training, "BatchNormalization"):
             _set_norm(node, True)
         _set_dropping(training)
-    found = Forms(training, inference)
-    _find_statistics(found)
-    return found
+    both = Forms(training, inference)
+    _find_statistics(both)
+    return both
 
 
 def _copy(model: onnx.ModelProto) -> Any:
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    return made
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
 
 
 def _of_type(model: onnx.ModelProto, op_type: str) -> Iterable[Any]:
@@ -126,9 +126,9 @@ def _drop_trains(model: onnx.ModelProto, node: onnx.NodeProto) -> bool:
     for tensor in model.graph.initializer:
         if tensor.name == node.input[2]:
             return _is_true(tensor)
-    for one in model.graph.node:
-        if node.input[2] in one.output and one.op_type == "Constant":
-            return any(a.name == "value" and _is_true(a.t) for a in one.attribute)
+    for maker in model.graph.node:
+        if node.input[2] in maker.output and maker.op_type == "Constant":
+            return any(a.name == "value" and _is_true(a.t) for a in maker.attribute)
     return True
 
 
@@ -137,9 +137,9 @@ def _is_true(tensor: onnx.TensorProto) -> bool:
 
 
 def _set_norm(node: onnx.NodeProto, trains: bool) -> None:
-    kept = [a for a in node.attribute if a.name != "training_mode"]
+    others = [a for a in node.attribute if a.name != "training_mode"]
     del node.attribute[:]
-    node.attribute.extend(kept)
+    node.attribute.extend(others)
     if trains:
         node.attribute.append(onnx.helper.make_attribute("training_mode", 1))
     else:
@@ -156,41 +156,41 @@ def _set_dropping(model: onnx.ModelProto) -> None:
     if nodes:
         model.graph.initializer.append(onnx.helper.make_tensor(_TRUE, onnx.TensorProto.BOOL, (), [True]))
     for node in nodes:
-        given = [*node.input, "", ""][:2]
+        operands = [*node.input, "", ""][:2]
         del node.input[:]
-        node.input.extend([*given, _TRUE])
+        node.input.extend([*operands, _TRUE])
 
 
 def _without_missing(model: onnx.ModelProto) -> None:
     """Remove results that no node computes any more."""
-    made = {y for node in model.graph.node for y in node.output}
-    made |= {x.name for x in model.graph.input} | {t.name for t in model.graph.initializer}
-    kept = [y for y in model.graph.output if y.name in made]
+    computed = {y for node in model.graph.node for y in node.output}
+    computed |= {x.name for x in model.graph.input} | {t.name for t in model.graph.initializer}
+    outputs = [y for y in model.graph.output if y.name in computed]
     del model.graph.output[:]
-    model.graph.output.extend(kept)
+    model.graph.output.extend(outputs)
 
 
-def _find_statistics(found: Forms) -> None:
+def _find_statistics(both: Forms) -> None:
     """Find running means and variances; those that training updates become outputs of the training form."""
-    graph = found.training.graph
+    graph = both.training.graph
     stored = {t.name for t in graph.initializer}
-    for i, node in enumerate(list(_of_type(found.training, "BatchNormalization"))):
-        held = [name if name in stored else None for name in node.input[3:5]]
+    for i, node in enumerate(list(_of_type(both.training, "BatchNormalization"))):
+        names = [name if name in stored else None for name in node.input[3:5]]
         if not _norm_trains(node):
-            found.fixed += [name for name in held if name is not None]
+            both.fixed += [name for name in names if name is not None]
             continue
-        for k, name in enumerate(held):
+        for k, name in enumerate(names):
             if name is None:
                 continue
-            if name in found.statistics:
-                found.notes.append(
+            if name in both.statistics:
+                both.notes.append(
                     f"{name!r} is renewed by more than one BatchNormalization; the last one's value is kept"
                 )
             while len(node.output) < k + 2:
                 node.output.append("")
             result = node.output[k + 1] or f"stopgrad.statistics.{i}.{k}"
             node.output[k + 1] = result
-            found.statistics[name] = result
+            both.statistics[name] = result
             if result not in {y.name for y in graph.output}:
                 graph.output.append(onnx.helper.make_empty_tensor_value_info(result))
 
@@ -200,37 +200,37 @@ def opened(model: onnx.ModelProto, weights: list[str]) -> Any:
 
     Quantised ones become inputs of floats, in place of what makes floats of them.
     """
-    made = _copy(model)
-    wanted = set(weights)
-    _without_quantisation(made, wanted)
-    held = {t.name: t for t in made.graph.initializer if t.name in wanted}
-    declared = {x.name for x in made.graph.input}
+    copy = _copy(model)
+    names = set(weights)
+    _without_quantisation(copy, names)
+    tensors = {t.name: t for t in copy.graph.initializer if t.name in names}
+    declared = {x.name for x in copy.graph.input}
     for name in weights:
         if name not in declared:
-            tensor = held[name]
-            made.graph.input.append(
+            tensor = tensors[name]
+            copy.graph.input.append(
                 onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
             )
-    kept = [t for t in made.graph.initializer if t.name not in wanted]
-    del made.graph.initializer[:]
-    made.graph.initializer.extend(kept)
-    return made
+    others = [t for t in copy.graph.initializer if t.name not in names]
+    del copy.graph.initializer[:]
+    copy.graph.initializer.extend(others)
+    return copy
 
 
-def _without_quantisation(model: onnx.ModelProto, wanted: set[str]) -> None:
+def _without_quantisation(model: onnx.ModelProto, names: set[str]) -> None:
     """Give the model floats in place of the whole numbers of these names."""
     graph = model.graph
-    held = {t.name: t for t in graph.initializer if t.name in wanted and t.data_type not in _FLOATS}
+    quantised = {t.name: t for t in graph.initializer if t.name in names and t.data_type not in _FLOATS}
     nodes = []
     for node in graph.node:
-        if node.op_type == "DequantizeLinear" and node.input[0] in held:
+        if node.op_type == "DequantizeLinear" and node.input[0] in quantised:
             nodes.append(onnx.helper.make_node("Identity", [node.input[0]], list(node.output), node.name))
-            held[node.input[0]].data_type = _scale_type(model, node)
-        elif node.op_type == "MatMulNBits" and node.input[1] in held:
-            nodes += _plain_product(node, held[node.input[1]], _scale_type(model, node))
+            quantised[node.input[0]].data_type = _scale_type(model, node)
+        elif node.op_type == "MatMulNBits" and node.input[1] in quantised:
+            nodes += _plain_product(node, quantised[node.input[1]], _scale_type(model, node))
         else:
             nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
-    if held:
+    if quantised:
         del graph.node[:]
         graph.node.extend(nodes)
 
@@ -255,9 +255,9 @@ def _plain_product(node: onnx.NodeProto, weight: onnx.TensorProto, kind: int) ->
     weight.dims.extend([sizes["N"], sizes["K"]])
     name, turned, product = node.name, f"{node.output[0]}/turned", f"{node.output[0]}/product"
     bias = node.input[5] if len(node.input) > 5 else ""
-    made = [onnx.helper.make_node("Transpose", [weight.name], [turned], f"{name}/transpose", perm=[1, 0])]
+    nodes = [onnx.helper.make_node("Transpose", [weight.name], [turned], f"{name}/transpose", perm=[1, 0])]
     result = product if bias else node.output[0]
-    made.append(onnx.helper.make_node("MatMul", [node.input[0], turned], [result], name))
+    nodes.append(onnx.helper.make_node("MatMul", [node.input[0], turned], [result], name))
     if bias:
-        made.append(onnx.helper.make_node("Add", [product, bias], list(node.output), f"{name}/bias"))
-    return made
+        nodes.append(onnx.helper.make_node("Add", [product, bias], list(node.output), f"{name}/bias"))
+    return nodes

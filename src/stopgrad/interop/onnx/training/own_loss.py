@@ -30,20 +30,20 @@ def of_model(source: Source, judged: Judged) -> Output:
     """
     model = taken_in(source)
     stored = {t.name for t in model.graph.initializer}
-    asked = [x for x in model.graph.input if x.name not in stored]
-    by_name = [x.name for x in asked if x.name in judged.outputs]
+    inputs = [x for x in model.graph.input if x.name not in stored]
+    by_name = [x.name for x in inputs if x.name in judged.outputs]
     matched = {name: name for name in by_name} or {
-        x.name: name for x, name in zip(asked, judged.outputs, strict=False)
+        x.name: name for x, name in zip(inputs, judged.outputs, strict=False)
     }
     if len(model.graph.output) != 1:
         names = ", ".join(text(y.name) for y in model.graph.output)
         raise ArgumentError(f"the loss {judged.name} must have one output, a number; it has {names}")
-    _name_sizes(asked, {x: judged.outputs[name] for x, name in matched.items()})
+    _name_sizes(inputs, {x: judged.outputs[name] for x, name in matched.items()})
     loss = load(source._replace(model=model))
-    given: dict[str, Output] = {}
+    arguments: dict[str, Output] = {}
     for name, x in loss.inputs.items():
         if name not in matched:
-            given[name] = judged.label(name, x.dtype, x.shape)
+            arguments[name] = judged.label(name, x.dtype, x.shape)
             continue
         y = judged.outputs[matched[name]]
         if y.dtype is not x.dtype or not _fits(y.shape, x.shape):
@@ -52,32 +52,32 @@ def of_model(source: Source, judged: Judged) -> Output:
                 f"{x.dtype.name}{show_shape(x.shape)}, and {matched[name]!r} is "
                 f"{y.dtype.name}{show_shape(y.shape)}"
             )
-        given[name] = y
-    return scalar(loss.apply({}, **given), judged.name)
+        arguments[name] = y
+    return scalar(loss.apply({}, **arguments), judged.name)
 
 
-def _fits(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
+def _fits(shape: Sequence[Any], expected: Sequence[Any]) -> bool:
     """Whether two shapes may be equal."""
-    return len(given) == len(wanted) and all(
-        a == b for a, b in zip(given, wanted, strict=True) if isinstance(a, int) and isinstance(b, int)
+    return len(shape) == len(expected) and all(
+        a == b for a, b in zip(shape, expected, strict=True) if isinstance(a, int) and isinstance(b, int)
     )
 
 
-def _name_sizes(inputs: Sequence[Any], given: Mapping[str, Output]) -> None:
+def _name_sizes(inputs: Sequence[Any], arguments: Mapping[str, Output]) -> None:
     """Give inputs' unknown sizes the names of the sizes of what is passed to them, everywhere."""
-    known: dict[str, int | str] = {}
+    sizes: dict[str, int | str] = {}
     for x in inputs:
         dims = x.type.tensor_type.shape.dim
-        if x.name in given and len(dims) == len(given[x.name].shape):
-            for d, size in zip(dims, given[x.name].shape, strict=True):
+        if x.name in arguments and len(dims) == len(arguments[x.name].shape):
+            for d, size in zip(dims, arguments[x.name].shape, strict=True):
                 if d.HasField("dim_value"):
                     continue
                 named = str(size) if isinstance(size, Dim) else size
-                known.setdefault(d.dim_param, named) if d.dim_param else _set(d, named)
+                sizes.setdefault(d.dim_param, named) if d.dim_param else _set(d, named)
     for x in inputs:
         for d in x.type.tensor_type.shape.dim:
-            if d.dim_param in known and not d.HasField("dim_value"):
-                _set(d, known[d.dim_param])
+            if d.dim_param in sizes and not d.HasField("dim_value"):
+                _set(d, sizes[d.dim_param])
 
 
 def _set(d: onnx.TensorShapeProto.Dimension, size: int | str) -> None:

@@ -28,13 +28,13 @@ def step_plan(step: Step) -> Plan:
     inputs = _batch(step.judgement)
     if step.rate is not None:
         inputs.append(Port("learning_rate", "learning_rate", step.rate))
-    held = carried(step)
-    inputs += held
+    state = carried(step)
+    inputs += state
     taken = {port.name for port in inputs}
     outputs = [Port(unique("loss", taken), "loss", step.judgement.loss)]
     outputs += [
         Port(unique(f"{port.name}/new", taken), port.role, step.renewed[port.name], {"updates": port.name})
-        for port in held
+        for port in state
     ]
     return Plan(inputs, outputs)
 
@@ -54,11 +54,11 @@ def gradients_plan(step: Step) -> Plan:
 def eval_plan(step: Step, judgement: Judgement, hidden: Mapping[str, Any]) -> Plan:
     """Batch, labels and parameters in; loss and the model's outputs out."""
     wired = judgement.wired
-    known = {**wired.weights, **wired.trained}
+    tensors = {**wired.weights, **wired.trained}
     inputs = [*_batch(judgement)]
     # In inference, a model may draw no random numbers any more.
-    held = [port for port in _model_state(step) if port.name in known]
-    inputs += [Port(port.name, port.role, known[port.name]) for port in held]
+    state = [port for port in _model_state(step) if port.name in tensors]
+    inputs += [Port(port.name, port.role, tensors[port.name]) for port in state]
     results = {name: y for name, y in wired.outputs.items() if name not in hidden}
     taken = {port.name for port in inputs} | set(results)
     return Plan(inputs, [Port(unique("loss", taken), "loss", judgement.loss), *ports(results, "output")])
@@ -68,10 +68,14 @@ def merge_plan(step: Step) -> Plan:
     """Parameters in; those weights of the inference model that training changes out."""
     inputs = [port for port in _model_state(step) if port.role == "parameter"]
     taken = {port.name for port in inputs}
-    adapters = [one for one in step.judgement.wired.adapters if one.first in taken or one.second in taken]
-    small = {name for one in adapters for name in (one.first, one.second)}
+    adapters = [
+        adapter
+        for adapter in step.judgement.wired.adapters
+        if adapter.first in taken or adapter.second in taken
+    ]
+    small = {name for adapter in adapters for name in (adapter.first, adapter.second)}
     merged = {port.name: port.value for port in inputs if port.name not in small}
-    merged |= {one.weight: one.merged for one in adapters}
+    merged |= {adapter.weight: adapter.merged for adapter in adapters}
     outputs = [Port(unique(f"{n}/merged", taken), "parameter", y, {"of": n}) for n, y in merged.items()]
     return Plan(inputs, outputs)
 
@@ -85,10 +89,10 @@ def predict_plan(step: Step, model: Model) -> Plan:
 
 def carried(step: Step) -> list[Port]:
     """The tensors carried from step to step, those of the model first."""
-    held = step.parameters | step.state
+    tensors = step.parameters | step.state
     return [
-        *[Port(n, "parameter", x) for n, x in held.items() if of_model(step.kinds[n])],
-        *[Port(n, "state", x) for n, x in held.items() if not of_model(step.kinds[n])],
+        *[Port(n, "parameter", x) for n, x in tensors.items() if of_model(step.kinds[n])],
+        *[Port(n, "state", x) for n, x in tensors.items() if not of_model(step.kinds[n])],
     ]
 
 
@@ -104,7 +108,7 @@ def _batch(judgement: Judgement) -> list[Port]:
 def manifest_of(asked: Asked, step: Step, plans: Mapping[str, Plan]) -> dict[str, Any]:
     """The contents of ``manifest.json``."""
     wired = step.judgement.wired
-    held = {port.name: port for port in carried(step)}
+    state = {port.name: port for port in carried(step)}
     rate = asked.rate()
     return {
         "format": FORMAT,
@@ -116,7 +120,7 @@ def manifest_of(asked: Asked, step: Step, plans: Mapping[str, Plan]) -> dict[str
         "state_file": STATE_FILE,
         "state": {
             name: {"role": port.role, "kind": step.kinds[name], **described(port.value)}
-            for name, port in held.items()
+            for name, port in state.items()
         },
         "frozen": wired.frozen,
         "stopped": wired.stops,
@@ -140,8 +144,8 @@ def manifest_of(asked: Asked, step: Step, plans: Mapping[str, Plan]) -> dict[str
     }
 
 
-def _spoken(given: Any) -> dict[str, Any]:
+def _spoken(choice: Any) -> dict[str, Any]:
     """A name with its options."""
-    if isinstance(given, Spec):
-        return {"name": given.name, "options": dict(given.options)}
-    return {"name": getattr(given, "__name__", "function"), "options": {}}
+    if isinstance(choice, Spec):
+        return {"name": choice.name, "options": dict(choice.options)}
+    return {"name": getattr(choice, "__name__", "function"), "options": {}}

@@ -30,7 +30,7 @@ def lowered(wired: Wired, dtype: DType) -> Wired:
         *wired.inputs.values(),
         *wired.weights.values(),
         *wired.trained.values(),
-        *[one.merged for one in wired.adapters],
+        *[adapter.merged for adapter in wired.adapters],
     ]
     done = without_gc(rewrite, old, (), (_lowering(dtype),))
     new = dict(zip(old, done.outputs, strict=True))
@@ -41,7 +41,7 @@ def lowered(wired: Wired, dtype: DType) -> Wired:
         outputs={name: new[x] for name, x in wired.outputs.items()},
         weights={name: new[x] for name, x in wired.weights.items()},
         trained={name: new[x] for name, x in wired.trained.items()},
-        adapters=[replace(one, merged=new[one.merged]) for one in wired.adapters],
+        adapters=[replace(adapter, merged=new[adapter.merged]) for adapter in wired.adapters],
     )
 
 
@@ -53,8 +53,8 @@ def _lowering(dtype: DType) -> Rule:
     ) -> Sequence[Output] | None:
         if op.definition not in _PRODUCTS or any(x.dtype is not float32 for x in inputs):
             return None
-        given = tuple(copying.add(Cast, (x,), (dtype,), op)[0] for x in inputs)
-        made = copying.add(op.definition, given, values, op)
-        return [copying.add(Cast, (y,), (float32,), op)[0] for y in made]
+        operands = tuple(copying.add(Cast, (x,), (dtype,), op)[0] for x in inputs)
+        results = copying.add(op.definition, operands, values, op)
+        return [copying.add(Cast, (y,), (float32,), op)[0] for y in results]
 
     return rule

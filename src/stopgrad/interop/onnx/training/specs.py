@@ -56,8 +56,8 @@ def spec_of(text: str, what: str) -> Spec:
             raise ArgumentError(f"{what} {text!r}: {part!r} is no option; write {name}:option=value")
         else:
             options[key.replace("-", "_")] = [_value(value)]
-    known = {key: many[0] if len(many) == 1 else tuple(many) for key, many in options.items()}
-    return Spec(name.strip(), known, tuple(values))
+    by_name = {key: many[0] if len(many) == 1 else tuple(many) for key, many in options.items()}
+    return Spec(name.strip(), by_name, tuple(values))
 
 
 def _value(text: str) -> Value:
@@ -72,7 +72,7 @@ def _value(text: str) -> Value:
     return text
 
 
-def found(
+def function_of(
     spec: Spec,
     table: Mapping[str, Callable[..., Any]],
     what: str,
@@ -96,23 +96,28 @@ def found(
         near = difflib.get_close_matches(name, table, 1)
         cure = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(table)}"
         raise ArgumentError(f"there is no {what} {spec.name!r}; {cure}")
-    asked = {
-        key: one
-        for key, one in inspect.signature(table[name]).parameters.items()
-        if key not in own and one.kind is not one.VAR_KEYWORD
+    parameters = {
+        key: parameter
+        for key, parameter in inspect.signature(table[name]).parameters.items()
+        if key not in own and parameter.kind is not parameter.VAR_KEYWORD
     }
-    known = [*asked, *more]
-    cure = f"it has {', '.join(known)}" if known else "it has none"
-    if len(spec.values) > len(asked):
+    accepted = [*parameters, *more]
+    cure = f"it has {', '.join(accepted)}" if accepted else "it has none"
+    if len(spec.values) > len(parameters):
         raise ArgumentError(f"the {what} {name} has not so many options; {cure}")
-    options = dict(zip(asked, spec.values, strict=False))
-    wrong = next((key for key in spec.options if key not in known or key in options), None)
+    options = dict(zip(parameters, spec.values, strict=False))
+    wrong = next((key for key in spec.options if key not in accepted or key in options), None)
     if wrong is not None:
-        said = "is given twice" if wrong in options else "does not exist"
-        raise ArgumentError(f"the {what} {name}: the option {wrong!r} {said}; {cure}")
+        problem = "is given twice" if wrong in options else "does not exist"
+        raise ArgumentError(f"the {what} {name}: the option {wrong!r} {problem}; {cure}")
     options |= spec.options
     lacking = next(
-        (key for key, one in asked.items() if one.default is one.empty and key not in options), None
+        (
+            key
+            for key, parameter in parameters.items()
+            if parameter.default is parameter.empty and key not in options
+        ),
+        None,
     )
     if lacking is not None:
         raise ArgumentError(f"the {what} {name} needs the option {lacking!r}; write {name}:{lacking}=...")

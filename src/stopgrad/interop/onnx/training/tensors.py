@@ -57,15 +57,15 @@ def fates(step: Step, asked: Asked, shapes: Forms, verdicts: Mapping[str, Verdic
         shapes: the statistics of the model.
         verdicts: on the floating-point tensors of the file.
     """
-    found = {}
+    by_name = {}
     for name, verdict in verdicts.items():
         use, why = _use(name, step, asked, shapes, verdict)
-        of = tuple(one for one in verdict.of if one != name)
-        found[name] = Fate(use, why, verdict.dtype, verdict.shape, of)
+        sources = tuple(other for other in verdict.of if other != name)
+        by_name[name] = Fate(use, why, verdict.dtype, verdict.shape, sources)
     for name, x in step.parameters.items():  # Adapters.
-        if name not in found:
-            found[name] = Fate("trained", "an adapter", x.dtype.name, x.op.value.array.shape)
-    return found
+        if name not in by_name:
+            by_name[name] = Fate("trained", "an adapter", x.dtype.name, x.op.value.array.shape)
+    return by_name
 
 
 def _use(name: str, step: Step, asked: Asked, shapes: Forms, verdict: Verdict) -> tuple[str, str]:

@@ -70,43 +70,48 @@ def wired(
     Raises:
         ArgumentError: a pattern matches nothing, or nothing is left to train.
     """
-    kept = {name: x for name, x in model.parameters.items() if name not in states}
-    names = [name for name, x in kept.items() if x.dtype.is_floating]
+    parameters = {name: x for name, x in model.parameters.items() if name not in states}
+    names = [name for name, x in parameters.items() if x.dtype.is_floating]
     operations = list(model.graph.operations)
-    bases = {**{name: kept[name] for name in names if name not in scales}, **model.dequantized}
+    bases = {**{name: parameters[name] for name in names if name not in scales}, **model.dequantized}
     based_on, notes = _based(lora, bases, model) if lora is not None else ([], [])
     if lora is None:
-        if model.dequantized and not names:
-            quantised = some([repr(name) for name in model.dequantized], 3)
-            raise ArgumentError(
-                f"no parameter is left to train: the weights are quantised ({quantised}); "
-                "lora= puts adapters beside them, and train= trains scales"
-            )
-        if not names and any(op.type == "StraightThrough" for op in operations):
-            raise ArgumentError(
-                "no parameter is left to train: the weights are whole numbers inside of operators such as "
-                "QLinearConv; quantise in the form QDQ (QuantFormat.QDQ), where lora= puts adapters beside "
-                "matrices"
-            )
+        _check_trainable(model, names)
         chosen_names = trained(names, freeze, only, constants, train)
     else:
         frozen_too = set(chosen("freeze", freeze, names)) | set(based_on)
         besides = [*(chosen("only", only, names) if only else []), *chosen("train", train, names)]
         chosen_names = [name for name in dict.fromkeys(besides) if name not in frozen_too]
     stops = stopped(stop, operations, model.outputs.values(), aliases)
-    frozen = [name for name in kept if name not in set(chosen_names)]
+    frozen = [name for name in parameters if name not in set(chosen_names)]
     based = set(based_on)
-    tensors = [kept[name] for name in frozen if name not in based]
+    tensors = [parameters[name] for name in frozen if name not in based]
     tensors += [x for hits in stops.values() for x in hits]
-    made = _copied(model, tensors, {name: bases[name] for name in based_on}, lora)
-    learning = {name: made.weights[name] for name in chosen_names}
+    copy = _copied(model, tensors, {name: bases[name] for name in based_on}, lora)
+    learning = {name: copy.weights[name] for name in chosen_names}
     return replace(
-        made,
-        trained=learning | made.trained,
+        copy,
+        trained=learning | copy.trained,
         frozen=frozen,
         stops={pattern: [x.op.name for x in hits] for pattern, hits in stops.items()},
         notes=notes,
     )
+
+
+def _check_trainable(model: Model, names: Sequence[str]) -> None:
+    """Refuse models all of whose weights are quantised, and say what trains them."""
+    if model.dequantized and not names:
+        quantised = some([repr(name) for name in model.dequantized], 3)
+        raise ArgumentError(
+            f"no parameter is left to train: the weights are quantised ({quantised}); "
+            "lora= puts adapters beside them, and train= trains scales"
+        )
+    if not names and any(op.type == "StraightThrough" for op in model.graph.operations):
+        raise ArgumentError(
+            "no parameter is left to train: the weights are whole numbers inside of operators such as "
+            "QLinearConv; quantise in the form QDQ (QuantFormat.QDQ), where lora= puts adapters beside "
+            "matrices"
+        )
 
 
 def _based(lora: Lora, bases: Mapping[str, Output], model: Model) -> tuple[list[str], list[str]]:
@@ -116,14 +121,13 @@ def _based(lora: Lora, bases: Mapping[str, Output], model: Model) -> tuple[list[
     """
     names = chosen("lora", lora.weights, list(bases))
     reasons = unfit_for(lora, {name: bases[name] for name in names}, list(model.outputs.values()))
-    found = [name for name in names if name not in reasons or name in lora.weights]
-    if not found:
+    fitting = [name for name in names if name not in reasons or name in lora.weights]
+    if not fitting:
         shown = "; ".join([f"{name!r}: {reasons[name]}" for name in names[:3]])
-        raise ArgumentError(
-            f"lora: {some([repr(one) for one in lora.weights], 3)} matches no matrix that fits; {shown}"
-        )
-    left = [name for name in names if name not in found and bases[name].type.ndim == 2]
-    return found, [f"lora: {name!r} has no adapter: {reasons[name]}" for name in left]
+        patterns = some([repr(pattern) for pattern in lora.weights], 3)
+        raise ArgumentError(f"lora: {patterns} matches no matrix that fits; {shown}")
+    unadapted = [name for name in names if name not in fitting and bases[name].type.ndim == 2]
+    return fitting, [f"lora: {name!r} has no adapter: {reasons[name]}" for name in unadapted]
 
 
 def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output], lora: Lora | None) -> Wired:
@@ -132,12 +136,12 @@ def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output]
     places = list(dict.fromkeys(places))
     done = without_gc(rewrite, [*model.outputs.values(), *places], (), (stopping(dict.fromkeys(tensors)),))
     outputs = dict(zip(model.outputs, done.outputs, strict=False))
-    moved = dict(zip(places, map(_behind, done.outputs[len(outputs) :]), strict=True))
+    moved = dict(zip(places, map(_without_stops, done.outputs[len(outputs) :]), strict=True))
     learning: dict[str, Output] = {}
-    made: list[Adapter] = []
+    adapters: list[Adapter] = []
     if lora is not None:
         weights = {name: moved[x] for name, x in based.items()}
-        new, made = adapted(
+        new, adapters = adapted(
             lora, [*outputs.values(), *moved.values()], weights, {*model.parameters, *model.inputs}
         )
         learning = learned(new, weights)
@@ -147,15 +151,15 @@ def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output]
         next(iter(outputs.values())).op.graph,
         {name: moved[x] for name, x in model.inputs.items()},
         outputs,
-        {name: _behind(moved[x]) for name, x in model.parameters.items()},
+        {name: _without_stops(moved[x]) for name, x in model.parameters.items()},
         learning,
         [],
         {},
-        made,
+        adapters,
     )
 
 
-def _behind(x: Output) -> Output:
+def _without_stops(x: Output) -> Output:
     """The parameter, if x is a stop of one; else x."""
     while x.op.type == "StopGradient":
         x = x.op.inputs[0]

@@ -43,7 +43,7 @@ _TORCHS = re.compile(r"onnx::[A-Z]\w*_\d+")
 """Those that nobody else makes up."""
 
 
-class Told(NamedTuple):
+class Metadata(NamedTuple):
     """What a file says.
 
     Attributes:
@@ -95,7 +95,7 @@ def module_of(node: str) -> str:
     return ".".join(parts)
 
 
-def told_of(model: onnx.ModelProto) -> Told:
+def metadata_of(model: onnx.ModelProto) -> Metadata:
     """What a file says about its tensors."""
     ours = _ours(model)
     kinds = dict(ours or {})
@@ -106,7 +106,7 @@ def told_of(model: onnx.ModelProto) -> Told:
         for e in x.metadata_props:
             if e.key == _KIND and text(e.value) in _SPOKEN:
                 kinds[text(x.name)] = _SPOKEN[text(e.value)]
-    return Told(_exporter(model), kinds, inputs, ours is not None)
+    return Metadata(_exporter(model), kinds, inputs, ours is not None)
 
 
 def _exporter(model: onnx.ModelProto) -> str:
@@ -120,8 +120,8 @@ def _ours(model: onnx.ModelProto) -> dict[str, str] | None:
     for e in model.metadata_props:
         if e.key == OURS:
             try:
-                said: Any = json.loads(text(e.value))
-                return {str(name): kind for kind in KINDS for name in said.get(kind, [])}
+                listing: Any = json.loads(text(e.value))
+                return {str(name): kind for kind in KINDS for name in listing.get(kind, [])}
             except (ValueError, AttributeError, TypeError):  # Someone else's, or damaged: it says nothing.
                 continue
     return None
@@ -132,5 +132,5 @@ def say(model: onnx.ModelProto, kinds: Mapping[str, Iterable[str]]) -> None:
     others = [e for e in model.metadata_props if e.key != OURS]
     del model.metadata_props[:]
     model.metadata_props.extend(others)
-    said = json.dumps({kind: list(names) for kind, names in kinds.items()})
-    model.metadata_props.append(onnx.StringStringEntryProto(key=OURS, value=said))
+    listing = json.dumps({kind: list(names) for kind, names in kinds.items()})
+    model.metadata_props.append(onnx.StringStringEntryProto(key=OURS, value=listing))

@@ -49,11 +49,11 @@ def shared(model: onnx.ModelProto, apart: bool) -> list[str]:
         model: it is changed.
         apart: whether parameters that were merged become tensors of their own.
     """
-    found = merged(model)
-    notes = [note_of(one) for one in found if one.tied or not apart]
+    merges = merged(model)
+    notes = [note_of(merge) for merge in merges if merge.tied or not apart]
     if apart:
-        split(model, found)
-        own = [name for one in found if not one.tied for name in one.uses if name != one.name]
+        split(model, merges)
+        own = [name for merge in merges if not merge.tied for name in merge.uses if name != merge.name]
         if own:
             notes.append(_apart(own))
     notes += tie(model)
@@ -71,14 +71,14 @@ def shared(model: onnx.ModelProto, apart: bool) -> list[str]:
 def _absent(model: onnx.ModelProto) -> list[str]:
     """The parameters of the module, as far as the file names them, that no tensor stands for."""
     weighing = Weighing(model)
-    found: set[str] = set()
-    for tensor in _weights(model) if weighing.told.parameters else ():
+    present: set[str] = set()
+    for tensor in _weights(model) if weighing.metadata.parameters else ():
         name = text(tensor.name)
         verdict = weighing.of(name, _array(tensor))
         if verdict.weight:
-            found |= {name, *verdict.of}
-            found |= {_owner(name, use, weighing) for use in weighing.uses.readers.get(name, [])}
-    absent = [name for name in weighing.told.parameters if name not in found]
+            present |= {name, *verdict.of}
+            present |= {_owner(name, use, weighing) for use in weighing.uses.readers.get(name, [])}
+    absent = [name for name in weighing.metadata.parameters if name not in present]
     # Of tied weights, the file has one name for both.
     tied = sum({"table", "matrix"} <= weighing.uses.places(text(t.name)) for t in _weights(model))
     others = [name for name in absent if name.rpartition(".")[2] == "weight"][:tied]
@@ -88,7 +88,7 @@ def _absent(model: onnx.ModelProto) -> list[str]:
 def merged(model: onnx.ModelProto) -> list[Merged]:
     """The weights of a model, which holds its data, that stand for several parameters of the module."""
     weighing = Weighing(model)
-    return [one for tensor in _weights(model) if (one := _merged(tensor, weighing)) is not None]
+    return [merge for tensor in _weights(model) if (merge := _merged(tensor, weighing)) is not None]
 
 
 def _weights(model: onnx.ModelProto) -> Iterator[Any]:
@@ -118,7 +118,7 @@ def _merged(tensor: onnx.TensorProto, weighing: Weighing) -> Merged | None:
     for use in readers:
         uses.setdefault(_owner(name, use, weighing), []).append(use)
     begins = bool((array == array.reshape(-1)[:1]).all())
-    if len(uses) < 2 and begins and not weighing.told.exporter:
+    if len(uses) < 2 and begins and not weighing.metadata.exporter:
         uses = _by_node(name, readers)
     if len(uses) < 2:
         return None
@@ -131,19 +131,23 @@ def _merged(tensor: onnx.TensorProto, weighing: Weighing) -> Merged | None:
 
 def _label(owner: str, uses: list[Use], weighing: Weighing) -> str:
     """The name of a parameter; where the exporter made it up, that of the module that uses it."""
-    if not weighing.told.is_made_up(owner):
+    if not weighing.metadata.is_made_up(owner):
         return owner
-    ends = [one for use in uses for y in use.node.output for one in weighing.uses.of(text(y))]
+    ends = [reader for use in uses for y in use.node.output for reader in weighing.uses.of(text(y))]
     modules = [module_of(text(use.node.name)) for use in (ends if uses[0].operator == "Identity" else uses)]
     return re.sub(r"_\d+(?=\.|$)", "", modules[0]) if modules and modules[0] else owner
 
 
 def _owner(name: str, use: Use, weighing: Weighing) -> str:
     """The name of the parameter that a use of an initializer is of."""
-    told = weighing.told
-    if told.inputs:
+    metadata = weighing.metadata
+    if metadata.inputs:
         return next(iter(weighing.sources(use)), name)
-    if told.exporter == "pytorch" and use.operator == "Identity" and not text(use.node.name).startswith("/"):
+    if (
+        metadata.exporter == "pytorch"
+        and use.operator == "Identity"
+        and not text(use.node.name).startswith("/")
+    ):
         return text(use.node.output[0])  # So the older exporter writes what it found to be equal.
     return name
 
@@ -155,53 +159,53 @@ def _by_node(name: str, readers: list[Use]) -> dict[str, list[Use]]:
     return {name if i == 0 else f"{name}/{i}": [use] for i, use in enumerate(readers)}
 
 
-def note_of(one: Merged) -> str:
+def note_of(merge: Merged) -> str:
     """What to tell of it."""
-    names = [name for name in one.uses if name != one.name]
+    names = [name for name in merge.uses if name != merge.name]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     shown = ", ".join(map(repr, names[:SHOWN])) + more
-    if one.tied:
-        return f"{one.name!r} is also {shown}: tied weights, which are trained as one"
+    if merge.tied:
+        return f"{merge.name!r} is also {shown}: tied weights, which are trained as one"
     return (
-        f"{one.name!r} also stands for {shown}, which began with the same numbers: the exporter merged them, "
-        "and they are trained as one; split_shared (--split-shared) holds them apart"
+        f"{merge.name!r} also stands for {shown}, which began with the same numbers: the exporter merged "
+        "them, and they are trained as one; split_shared (--split-shared) holds them apart"
     )
 
 
 def _apart(names: list[str]) -> str:
     """What to tell of parameters that are held apart again."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    one = len(names) == 1
-    who, what, held = ("parameter", "another", "is") if one else ("parameters", "others", "are")
+    single = len(names) == 1
+    who, what, verb = ("parameter", "another", "is") if single else ("parameters", "others", "are")
     return (
         f"{len(names)} {who} that the exporter had merged into {what}, since they began with the same "
-        f"numbers, {held} held apart: {', '.join(map(repr, names[:SHOWN]))}{more}"
+        f"numbers, {verb} held apart: {', '.join(map(repr, names[:SHOWN]))}{more}"
     )
 
 
-def split(model: onnx.ModelProto, found: list[Merged]) -> None:
+def split(model: onnx.ModelProto, merges: list[Merged]) -> None:
     """Give each parameter that was merged into another an initializer of its own, in place."""
-    held = {text(tensor.name): tensor for tensor in model.graph.initializer}
+    tensors = {text(tensor.name): tensor for tensor in model.graph.initializer}
     dropped: list[int] = []
-    taken = {text(y) for node in model.graph.node for y in node.output} | set(held)
-    for one in found:
-        for owner, uses in one.uses.items():
-            if one.tied or owner == one.name:
+    taken = {text(y) for node in model.graph.node for y in node.output} | set(tensors)
+    for merge in merges:
+        for owner, uses in merge.uses.items():
+            if merge.tied or owner == merge.name:
                 continue
             own = uses[0].operator == "Identity" and text(uses[0].node.output[0]) == owner
             name = owner if own or owner not in taken else f"{owner}/own"
             taken.add(name)
             tensor = model.graph.initializer.add()
-            tensor.CopyFrom(held[one.name])
+            tensor.CopyFrom(tensors[merge.name])
             tensor.name = name
             for use in uses:
                 if own:
                     dropped.append(id(use.node))
                 else:
                     use.node.input[use.position] = name
-    kept = [node for node in model.graph.node if id(node) not in set(dropped)]
+    remaining = [node for node in model.graph.node if id(node) not in set(dropped)]
     if dropped:
-        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+        nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in remaining]
         del model.graph.node[:]
         model.graph.node.extend(nodes)
 
@@ -211,24 +215,26 @@ def tie(model: onnx.ModelProto) -> list[str]:
     weighing = Weighing(model)
     tensors = {text(t.name): t for t in _weights(model) if len(t.dims) == 2}
     tables = {n: t for n, t in tensors.items() if "table" in weighing.uses.places(n)}
-    notes, made = [], []
+    notes, transposes = [], []
     for name, tensor in tensors.items():
-        if not weighing.told.is_made_up(name) or "matrix" not in weighing.uses.places(name):
+        if not weighing.metadata.is_made_up(name) or "matrix" not in weighing.uses.places(name):
             continue
         for table, other in tables.items():
             if list(other.dims) == [*tensor.dims][::-1] and _is_transposed(tensor, other):
-                made.append(onnx.helper.make_node("Transpose", [table], [name], f"{name}/tied", perm=[1, 0]))
+                transposes.append(
+                    onnx.helper.make_node("Transpose", [table], [name], f"{name}/tied", perm=[1, 0])
+                )
                 notes.append(f"{name!r} is {table!r}, transposed: tied weights, which are trained as one")
                 break
-    if made:
-        gone = {node.output[0] for node in made}
-        kept = [t for t in model.graph.initializer if t.name not in gone]
-        nodes = [*made, *model.graph.node]
+    if transposes:
+        gone = {node.output[0] for node in transposes}
+        remaining = [t for t in model.graph.initializer if t.name not in gone]
+        nodes = [*transposes, *model.graph.node]
         nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-        kept = [onnx.TensorProto.FromString(t.SerializeToString()) for t in kept]
+        remaining = [onnx.TensorProto.FromString(t.SerializeToString()) for t in remaining]
         del model.graph.node[:], model.graph.initializer[:]
         model.graph.node.extend(nodes)
-        model.graph.initializer.extend(kept)
+        model.graph.initializer.extend(remaining)
     return notes
 
 

@@ -159,7 +159,7 @@ class Uses:
         self.readers: dict[str, list[Use]] = defaultdict(list)
         self.makers: dict[str, Any] = {}
         self.stored = {text(t.name) for t in model.graph.initializer}
-        inner = [node for one in model.graph.node for graph in graphs_in(one) for node in graph.node]
+        inner = [node for outer in model.graph.node for graph in graphs_in(outer) for node in graph.node]
         for node in [*model.graph.node, *inner]:
             for i, x in enumerate(node.input):
                 self.readers[text(x)].append(Use(node, i))

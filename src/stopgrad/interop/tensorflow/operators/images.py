@@ -164,11 +164,11 @@ class Scaling:
         bounded(most * new, "so small a scale")
         numbers = first[:, None] + np.arange(most)
         away = np.abs((numbers + 0.5 - centres[:, None]) / self.wide)
-        found = np.where(numbers <= last[:, None], self.kernel(away), 0.0)
-        total = found.sum(axis=1, keepdims=True)
-        found = np.divide(found, total, out=np.zeros_like(found), where=total != 0)
-        found[(centres < 0) | (centres > old)] = 0.0
-        return np.clip(numbers.astype(np.int64), 0, old - 1), found
+        weights = np.where(numbers <= last[:, None], self.kernel(away), 0.0)
+        total = weights.sum(axis=1, keepdims=True)
+        weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
+        weights[(centres < 0) | (centres > old)] = 0.0
+        return np.clip(numbers.astype(np.int64), 0, old - 1), weights
 
 
 _KERNELS: dict[str, tuple[float, Kernel]] = {
@@ -262,9 +262,9 @@ def _cropped(node: Call, x: sg.Output, boxes: sg.Output, which: sg.Output, size:
         inside = here if inside is None else sg.logical_and(inside, here)
     images = Sampling(sg.transpose(brought(sg.gather(x, which), boxes.dtype), (0, 3, 1, 2)), 0, True)
     nearest = str(node.attribute("method", "bilinear")) == "nearest"
-    found = images.at([sg.round(spot) for spot in spots]) if nearest else between(images, spots)
+    pixels = images.at([sg.round(spot) for spot in spots]) if nearest else between(images, spots)
     beyond = brought(float(node.attribute("extrapolation_value", 0.0)), boxes.dtype)
-    return sg.where(sg.expand_dims(inside, 3), sg.transpose(found, (0, 2, 3, 1)), beyond)
+    return sg.where(sg.expand_dims(inside, 3), sg.transpose(pixels, (0, 2, 3, 1)), beyond)
 
 
 _PATCHES = ("ksizes", "strides", "rates")

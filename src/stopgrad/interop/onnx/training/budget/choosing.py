@@ -26,11 +26,13 @@ def chosen(tape: Tape, most: int) -> Schedule:
     if whole.peak <= most:
         return whole
     tried = [_given_up(whole, most), *_divided(tape)]
-    fitting = [one for one in tried if one.peak <= most]
+    fitting = [schedule for schedule in tried if schedule.peak <= most]
     if not fitting:
-        return min([_given_up(one, most) for one in _smallest(tried)], key=lambda one: one.peak)
-    quick = sorted(fitting, key=lambda one: one.seconds)[:_REFINED]
-    return min([_with_more(one, most) for one in quick], key=lambda one: one.seconds)
+        return min(
+            [_given_up(schedule, most) for schedule in _smallest(tried)], key=lambda schedule: schedule.peak
+        )
+    quick = sorted(fitting, key=lambda schedule: schedule.seconds)[:_REFINED]
+    return min([_with_more(schedule, most) for schedule in quick], key=lambda schedule: schedule.seconds)
 
 
 _REFINED = 3
@@ -38,7 +40,7 @@ _REFINED = 3
 
 
 def _smallest(tried: Iterable[Schedule]) -> list[Schedule]:
-    return sorted(tried, key=lambda one: one.peak)[:_REFINED]
+    return sorted(tried, key=lambda schedule: schedule.peak)[:_REFINED]
 
 
 def _given_up(now: Schedule, most: int) -> Schedule:
@@ -69,12 +71,12 @@ def _divided(tape: Tape) -> Iterator[Schedule]:
     """Schedules that keep what crosses the borders of so many equal parts of the forward pass."""
     order = sorted(tape.forward)
     crossing = _crossing(tape, order)
-    sizes = [sum(tape.tensors[x].bytes for x in over) for over in crossing]
+    sizes = [sum(tape.tensors[x].bytes for x in names) for names in crossing]
     total = [0]
     for i in order:
         step = tape.steps[i]
-        made = [y for y in step.outputs if tape.stored.get(y) == y and y in tape.kept]
-        total.append(total[-1] + sum(tape.tensors[y].bytes for y in made))
+        new = [y for y in step.outputs if tape.stored.get(y) == y and y in tape.kept]
+        total.append(total[-1] + sum(tape.tensors[y].bytes for y in new))
     seen = set()
     for parts in range(2, _PARTS + 1):
         kept: set[str] = set()
@@ -91,22 +93,22 @@ def _divided(tape: Tape) -> Iterator[Schedule]:
 def _crossing(tape: Tape, order: list[int]) -> list[set[str]]:
     """After each step of the forward pass, what later ones read of what has been made."""
     last: dict[str, int] = {}
-    for at, i in enumerate(order):
-        last |= {tape.stored[x]: at for x in tape.steps[i].inputs if x in tape.stored}
-    found = []
+    for position, i in enumerate(order):
+        last |= {tape.stored[x]: position for x in tape.steps[i].inputs if x in tape.stored}
+    crossing = []
     now: set[str] = set()
-    for at, i in enumerate(order):
+    for position, i in enumerate(order):
         now |= {tape.stored[y] for y in tape.steps[i].outputs if y in tape.stored}
-        now = {x for x in now if last.get(x, -1) > at}
-        found.append(now)
-    return found
+        now = {x for x in now if last.get(x, -1) > position}
+        crossing.append(now)
+    return crossing
 
 
 def _with_more(now: Schedule, most: int) -> Schedule:
     """Keep as much more as fits, first what costs the most time for its bytes."""
     tape = now.tape
     gone = [x for x in sorted(tape.kept - now.kept) if tape.tensors[x].bytes]
-    for x in sorted(gone, key=lambda x: -tape.steps[tape.made[x]].seconds / tape.tensors[x].bytes):
+    for x in sorted(gone, key=lambda x: -tape.steps[tape.makers[x]].seconds / tape.tensors[x].bytes):
         next_ = Schedule(tape, now.kept | {x})
         if next_.peak <= most and next_.seconds < now.seconds:
             now = next_

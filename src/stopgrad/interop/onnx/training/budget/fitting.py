@@ -43,12 +43,12 @@ def budget_of(memory: object, sizes: Mapping[str, int] | None) -> Budget | None:
     Raises:
         ArgumentError: it is neither, or a size is no whole number from 1 on.
     """
-    given = dict(sizes or {})
-    for name, size in given.items():
+    lengths = dict(sizes or {})
+    for name, size in lengths.items():
         if not is_whole(size) or size < 1:
             raise ArgumentError(f"sizes: {name!r} is a whole number from 1 on, not {size!r:.60}")
     if memory is None:
-        if given:
+        if lengths:
             raise ArgumentError(
                 "sizes= (--sizes) are those for which memory= (--memory) is reckoned; give it, too"
             )
@@ -62,7 +62,7 @@ def budget_of(memory: object, sizes: Mapping[str, int] | None) -> Budget | None:
         number = float(memory)  # type: ignore[arg-type] # is_whole says so.
     if number is None or number < 1:
         raise ArgumentError(f"memory: a number of bytes, or a text such as '2GiB', not {memory!r:.60}")
-    return Budget(int(number), {name: int(size) for name, size in given.items()})
+    return Budget(int(number), {name: int(size) for name, size in lengths.items()})
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ def held_by(main: Any, state: Iterable[Any], gradients: Iterable[Any], in_place:
         gradients: of the parameters.
         in_place: whether a step writes over the state.
     """
-    once = sum(math.prod(map(int, x.shape)) * x.dtype.itemsize for x in state)
-    each = sum(math.prod(map(int, x.shape)) * x.dtype.itemsize for x in gradients)
+    state_bytes = sum(math.prod(map(int, x.shape)) * x.dtype.itemsize for x in state)
+    gradient_bytes = sum(math.prod(map(int, x.shape)) * x.dtype.itemsize for x in gradients)
     frozen = sum(len(x.raw_data) for x in main.graph.initializer)
-    return Held(once, each, frozen) if in_place else Held(2 * once, 0, frozen)
+    return Held(state_bytes, gradient_bytes, frozen) if in_place else Held(2 * state_bytes, 0, frozen)
 
 
 def fit(models: Mapping[str, Any], main: str, loss: str, budget: Budget, held: Held) -> dict[str, Any]:
@@ -154,10 +154,10 @@ def _fitting(model: Any, whole: Schedule, budget: Budget, held: Held) -> tuple[S
         if peak <= room:
             return schedule, held.bytes + peak
     raise ArgumentError(
-        f"memory: a step does not fit into {_said(budget.bytes)}; the smallest that was found takes "
-        f"{_said(held.bytes + least)}: {_said(held.state)} of weights and optimizer state, "
-        f"{_said(held.gradients)} of gradients, {_said(held.frozen)} of frozen weights, and {_said(least)} "
-        "of what the passes make, with all else computed again"
+        f"memory: a step does not fit into {_in_units(budget.bytes)}; the smallest that was found takes "
+        f"{_in_units(held.bytes + least)}: {_in_units(held.state)} of weights and optimizer state, "
+        f"{_in_units(held.gradients)} of gradients, {_in_units(held.frozen)} of frozen weights, and "
+        f"{_in_units(least)} of what the passes make, with all else computed again"
     )
 
 
@@ -165,19 +165,19 @@ _EIGHTHS = (7, 6, 5, 4, 2, 0)
 """At what part of the room is aimed, where a runtime's order of the nodes takes more than was reckoned."""
 
 
-def _said(count: float) -> str:
+def _in_units(count: float) -> str:
     if count < 2**20:
         return f"{count / 2**10:,.1f} KiB"
     return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
-def told(entry: Mapping[str, Any]) -> str:
+def note_of(entry: Mapping[str, Any]) -> str:
     """A note about what was chosen."""
     if not entry["again"]:
-        return f"memory: a step is estimated at {_said(entry['estimate'])}; nothing is computed again"
+        return f"memory: a step is estimated at {_in_units(entry['estimate'])}; nothing is computed again"
     return (
-        f"memory: a step is estimated at {_said(entry['estimate'])}, without the budget at "
-        f"{_said(entry['without'])}; {entry['again']} nodes are computed again, about "
+        f"memory: a step is estimated at {_in_units(entry['estimate'])}, without the budget at "
+        f"{_in_units(entry['without'])}; {entry['again']} nodes are computed again, about "
         f"{entry['share']:.0%} more time"
     )
 

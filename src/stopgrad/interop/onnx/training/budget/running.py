@@ -43,8 +43,8 @@ def in_order(nodes: Sequence[Any]) -> list[int]:
     It walks from the last node that no other reads; of what a node reads, what stands last in the file comes
     first (``Graph::ReverseDFSFrom``).
     """
-    made = {text(y): i for i, node in enumerate(nodes) for y in node.output if y}
-    read = [sorted({made[x] for x in step_of(node, {}).inputs if x in made}) for node in nodes]
+    makers = {text(y): i for i, node in enumerate(nodes) for y in node.output if y}
+    read = [sorted({makers[x] for x in step_of(node, {}).inputs if x in makers}) for node in nodes]
     inner = {i for before in read for i in before}
     waiting = [(i, False) for i in range(len(nodes)) if i not in inner]
     seen: set[int] = set()

@@ -56,8 +56,8 @@ class Schedule:
         return frozenset(x for x in step.inputs if x in stored and stored[x] not in self.kept)
 
     def _compute_again(self, names: Collection[str]) -> None:
-        steps, made = self.tape.steps, self.tape.made
-        waiting = [(made[x], False) for x in sorted(names, key=made.__getitem__, reverse=True)]
+        steps, makers = self.tape.steps, self.tape.makers
+        waiting = [(makers[x], False) for x in sorted(names, key=makers.__getitem__, reverse=True)]
         while waiting:
             i, ready = waiting.pop()
             if i in self._again:
@@ -68,28 +68,28 @@ class Schedule:
                 self.places.append(Place(i, True, copied))
             else:
                 waiting.append((i, True))
-                order = sorted(copied, key=made.__getitem__, reverse=True)
-                waiting += [(made[x], False) for x in order]
+                order = sorted(copied, key=makers.__getitem__, reverse=True)
+                waiting += [(makers[x], False) for x in order]
 
     def more(self, name: str) -> float:
         """What not keeping one more tensor would add, in seconds."""
-        steps, made = self.tape.steps, self.tape.made
-        waiting, seen, seconds = [made[name]], set(self._again), 0.0
+        steps, makers = self.tape.steps, self.tape.makers
+        waiting, seen, seconds = [makers[name]], set(self._again), 0.0
         while waiting:
             i = waiting.pop()
             if i not in seen:
                 seen.add(i)
                 seconds += steps[i].seconds
-                waiting += [made[x] for x in self._copied(steps[i])]
+                waiting += [makers[x] for x in self._copied(steps[i])]
         return seconds
 
     @cached_property
     def peak(self) -> int:
         """The most bytes of what the graph makes that are held at once, without its results."""
-        return max(self.held, default=0)
+        return max(self.held_bytes, default=0)
 
     @cached_property
-    def held(self) -> list[int]:
+    def held_bytes(self) -> list[int]:
         """The bytes of what the graph makes that are held at each place."""
         return held_in(list(self._memory()))
 
@@ -114,12 +114,12 @@ class Schedule:
 def held_in(memory: Sequence[Use]) -> list[int]:
     """The bytes that are held while each node runs, where memory is given back after its last use."""
     last: dict[Hashable, int] = {}
-    for at, (read, written, _) in enumerate(memory):
-        last |= dict.fromkeys((*read, *written), at)
-    now, found = 0, []
+    for position, (read, written, _) in enumerate(memory):
+        last |= dict.fromkeys((*read, *written), position)
+    now, totals = 0, []
     live: dict[Hashable, int] = {}
-    for at, (read, written, over) in enumerate(memory):
-        ending = [key for key in dict.fromkeys((*read, *written)) if last[key] == at]
+    for position, (read, written, over) in enumerate(memory):
+        ending = [key for key in dict.fromkeys((*read, *written)) if last[key] == position]
         spare = [live[key] for key in ending if key in live] if over else []
         over_others = 0
         live |= written
@@ -128,6 +128,6 @@ def held_in(memory: Sequence[Use]) -> list[int]:
             if size in spare:  # It is in the memory of what is not needed any more.
                 spare.remove(size)
                 over_others += size
-        found.append(now - over_others)
+        totals.append(now - over_others)
         now -= sum(live.pop(key, 0) for key in ending)
-    return found
+    return totals

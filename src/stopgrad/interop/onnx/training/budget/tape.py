@@ -91,40 +91,40 @@ class Tape:
     results: frozenset[str]
 
     @cached_property
-    def made(self) -> dict[str, int]:
+    def makers(self) -> dict[str, int]:
         """The number of the step that makes a tensor, by the tensor's name."""
         return {y: i for i, step in enumerate(self.steps) for y in step.outputs}
 
     @cached_property
     def forward(self) -> frozenset[int]:
         """The numbers of the steps that the loss needs."""
-        waiting = [self.made[self.loss]]
-        found: set[int] = set()
+        waiting = [self.makers[self.loss]]
+        numbers: set[int] = set()
         while waiting:
             i = waiting.pop()
-            if i not in found:
-                found.add(i)
-                waiting += [self.made[x] for x in self.steps[i].inputs if x in self.made]
-        return frozenset(found)
+            if i not in numbers:
+                numbers.add(i)
+                waiting += [self.makers[x] for x in self.steps[i].inputs if x in self.makers]
+        return frozenset(numbers)
 
     @cached_property
     def stored(self) -> dict[str, str]:
         """Of what the forward pass makes from its inputs: the tensor in whose memory it is, by name."""
-        found: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for i in sorted(self.forward):
             step = self.steps[i]
-            if step.view and step.inputs[0] not in found:
+            if step.view and step.inputs[0] not in owners:
                 continue  # A view of a parameter takes no memory.
             if step.inputs:
-                found |= {y: found[step.inputs[0]] if step.view else y for y in step.outputs}
-        return found
+                owners |= {y: owners[step.inputs[0]] if step.view else y for y in step.outputs}
+        return owners
 
     @cached_property
     def fixed(self) -> frozenset[str]:
         """What the forward pass makes and cannot make again, or what graphs inside of nodes read."""
         inner = {x for step in self.steps if not step.again for x in step.inputs}
         return frozenset(
-            root for y, root in self.stored.items() if not self.steps[self.made[y]].again or y in inner
+            root for y, root in self.stored.items() if not self.steps[self.makers[y]].again or y in inner
         )
 
     @cached_property
@@ -188,14 +188,14 @@ def _tensors(model: Any, sizes: Mapping[str, int]) -> dict[str, Tensor]:
             if text(side.dim_param) in sizes:
                 side.dim_value = sizes[text(side.dim_param)]
     inferred = onnx.shape_inference.infer_shapes(copy, data_prop=True).graph
-    found = {text(x.name): Tensor(tuple(x.dims), x.data_type) for x in inferred.initializer}
+    tensors = {text(x.name): Tensor(tuple(x.dims), x.data_type) for x in inferred.initializer}
     for value in (*inferred.input, *inferred.value_info, *inferred.output):
         kind = value.type.tensor_type
         sides = kind.shape.dim if kind.HasField("shape") else None
-        known = sides is not None and all(side.HasField("dim_value") for side in sides)
-        shape = tuple(int(side.dim_value) for side in sides or ()) if known else None
-        found[text(value.name)] = Tensor(shape, kind.elem_type)
-    return found
+        complete = sides is not None and all(side.HasField("dim_value") for side in sides)
+        shape = tuple(int(side.dim_value) for side in sides or ()) if complete else None
+        tensors[text(value.name)] = Tensor(shape, kind.elem_type)
+    return tensors
 
 
 def open_sizes(model: Any, sizes: Iterable[str]) -> list[str]:
@@ -211,13 +211,13 @@ def check_sizes(model: Any, sizes: Mapping[str, int]) -> None:
     Raises:
         ArgumentError: the size of an axis is not given, or there is no such axis.
     """
-    left = open_sizes(model, sizes)
-    if left:
-        python = ", ".join(f"{name!r}: 8" for name in left)
+    unsaid = open_sizes(model, sizes)
+    if unsaid:
+        python = ", ".join(f"{name!r}: 8" for name in unsaid)
         raise ArgumentError(
-            f"a budget of memory needs all sizes, and the model leaves {', '.join(left)} open: say them with "
-            f"sizes={{{python}}} (--sizes {','.join(f'{name}=8' for name in left)}); what is written takes "
-            "other sizes, too"
+            f"a budget of memory needs all sizes, and the model leaves {', '.join(unsaid)} open: say them "
+            f"with sizes={{{python}}} (--sizes {','.join(f'{name}=8' for name in unsaid)}); what is written "
+            "takes other sizes, too"
         )
     unknown = [name for name in sizes if name not in open_sizes(model, ())]
     if unknown:

@@ -59,10 +59,10 @@ class _Writing:
         self.nodes.append(node)
         if place.number not in self.tape.forward and step.inputs:
             self.since += 1
-            found = [y for y in step.outputs if self._floating(y)]
-            if found:
+            floating = [y for y in step.outputs if self._floating(y)]
+            if floating:
                 ready = [y for y in self.done if y in self.tape.results]
-                self.done = list(dict.fromkeys([*ready, found[0]]))
+                self.done = list(dict.fromkeys([*ready, floating[0]]))
 
     def _floating(self, x: str) -> bool:
         return x in self.tape.tensors and self.tape.tensors[x].dtype in FLOATS
@@ -99,21 +99,21 @@ class _Writing:
 
     def _wait(self) -> None:
         """A zero that is computed from one element of each tensor that must be done."""
-        ones = [self._one(x) for x in self.done]
-        joined = self._node("Concat", ones, "again/done", axis=0) if len(ones) > 1 else ones[0]
+        elements = [self._first_element(x) for x in self.done]
+        joined = self._node("Concat", elements, "again/done", axis=0) if len(elements) > 1 else elements[0]
         odd = self._node("IsNaN", [joined], "again/odd")
         number = self._node("Cast", [odd], "again/number", to=TensorProto.INT64)
         none = self._node("Mul", [number, self._constant("zero", np.array([0]))], "again/none")
         self.zero = self._node("ReduceSum", [none], "again/zero", keepdims=0)
         self.done, self.since, self.waiting = self.done[-1:], 0, {}
 
-    def _one(self, x: str) -> str:
+    def _first_element(self, x: str) -> str:
         flat = self._node("Reshape", [x, self._constant("flat", np.array([-1]))], f"{x}/flat")
         first, end = self._constant("zero", np.array([0])), self._constant("one", np.array([1]))
-        one = self._node("Slice", [flat, first, end, first], f"{x}/first")
+        element = self._node("Slice", [flat, first, end, first], f"{x}/first")
         if self.tape.tensors[x].dtype == TensorProto.FLOAT:
-            return one
-        return self._node("Cast", [one], f"{x}/first", to=TensorProto.FLOAT)
+            return element
+        return self._node("Cast", [element], f"{x}/first", to=TensorProto.FLOAT)
 
     def _constant(self, name: str, value: Any) -> str:
         if name not in self.constants:
