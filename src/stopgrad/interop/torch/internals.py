@@ -423,12 +423,12 @@ def children_of(spec: Any) -> Any:
     return spec.children() if hasattr(spec, "children") else spec.children_specs
 
 
-def local_part(x: Any) -> Any:
+def local_part(x: torch.Tensor) -> Any:
     """What this process has of a distributed tensor; of others, the tensor itself."""
     return getattr(x, "_local_tensor", x)
 
 
-def is_compiled_itself(module: Any) -> bool:
+def is_compiled_itself(module: torch.nn.Module) -> bool:
     """Whether ``torch.compile`` compiled a module, or its ``compile`` did."""
     return type(module).__name__ == "OptimizedModule" or bool(getattr(module, "_compiled_call_impl", None))
 

@@ -151,7 +151,7 @@ def _scan(
     jaxpr, captured = _parts(params["jaxpr"])
     fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
 
-    def body(carry: Any, parts: Any) -> Any:
+    def body(carry: Any, parts: Any) -> tuple[tuple[list[Any], list[Any]], tuple[list[Any], list[Any]]]:
         operands = [*fixed, *_pairs(carry), *_pairs(parts)]
         results = _run(jaxpr, captured, operands, holds, place)
         return _lists(results[:carries]), _lists(results[carries:])
@@ -180,7 +180,7 @@ def _while(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | 
     def goes_on(carry: Any) -> Any:
         return jex.jaxpr_as_fun(_closed(cond))(*[x.moved for x in cond_consts], *carry[1])[0]
 
-    def step(carry: Any) -> Any:
+    def step(carry: Any) -> tuple[list[Any], list[Any]]:
         return _lists(_run(*body, [*consts, *_pairs(carry)], holds, place))
 
     _, moved = jax.lax.while_loop(goes_on, step, _lists(first))
@@ -193,7 +193,7 @@ def _cond(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | N
     index, operands = inputs[0], inputs[1:]
 
     def branch(closed: Any) -> Callable[..., Any]:
-        def run(parts: Any) -> Any:
+        def run(parts: Any) -> list[Any]:
             return _lists(_run(*_parts(closed), _pairs(parts), holds, place))[1]
 
         return run

@@ -71,17 +71,17 @@ def _pooled(step: Step, x: Output) -> Output:
 
 
 @rule("reduce_window_max")
-def _window_max(step: Step, x: Output) -> Any:
+def _window_max(step: Step, x: Output) -> Output:
     return _pooled(step, x)
 
 
 @rule("reduce_window_min")
-def _window_min(step: Step, x: Output) -> Any:
+def _window_min(step: Step, x: Output) -> Output:
     return -_pooled(step, -x)
 
 
 @rule("reduce_window_sum")
-def _window_sum(step: Step, x: Output) -> Any:
+def _window_sum(step: Step, x: Output) -> Output:
     moving = _Moving(step, x.shape)
     config = [(low, high, gap - 1) for (low, high), gap in zip(moving.padding, moving.gaps, strict=True)]
     x = padded(x, config, like(x, 0))

@@ -168,7 +168,7 @@ def _switch(on: bool) -> None:
         torch.set_grad_enabled(on)
 
 
-def _owned(cls: Any, ctx: Any, args: Sequence[Any], result: Any) -> Any:
+def _owned(cls: Any, ctx: _Context, args: Sequence[Any], result: Any) -> Any:
     """What a function made, as results of the operator that has its gradient."""
     listed = list(result) if isinstance(result, (tuple, list)) else [result]
     fixed = {id(x) for x in ctx.non_differentiable}
