@@ -175,7 +175,7 @@ _step_hooks: tuple[Any, ...] = tuple(
 _HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 
 
-def step_hooks(optimizer: Any) -> list[Any]:
+def step_hooks(optimizer: torch.optim.Optimizer) -> list[Any]:
     """The hooks that run with a step of an optimizer."""
     own = [getattr(optimizer, name, {None: None}) for name in _HOOKS]
     return [hook for hooks in (*_step_hooks, *own) for hook in hooks.values()]

@@ -129,7 +129,7 @@ def _selects_largest(step: Step) -> bool:
 
 
 @rule("select_and_scatter_add")
-def _scatter_to_largest(step: Step, g: Output, x: Output) -> Any:
+def _scatter_to_largest(step: Step, g: Output, x: Output) -> Output:
     moving = _Moving(step, x.shape)
     chosen = x if _selects_largest(step) else -x
     scattered = apply(MaxPoolGrad, (moving.to_pool(chosen), moving.to_pool(g)), moving.geometry)
@@ -137,7 +137,7 @@ def _scatter_to_largest(step: Step, g: Output, x: Output) -> Any:
 
 
 @rule("select_and_gather_add")
-def _gather_of_largest(step: Step, tangents: Output, x: Output) -> Any:
+def _gather_of_largest(step: Step, tangents: Output, x: Output) -> Output:
     moving = _Moving(step, x.shape)
     if any(gap != 1 for gap in moving.gaps):
         raise NotOurs("windows between gaps")

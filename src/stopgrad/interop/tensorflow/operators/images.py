@@ -118,7 +118,9 @@ def _resized(
     return x
 
 
-def _repeated(node: Call, x: sg.Output, place: int, new: Any, find: Callable[[Axis], Weights]) -> Output:
+def _repeated(
+    node: Call, x: sg.Output, place: int, new: int | Dim, find: Callable[[Axis], Weights]
+) -> Output:
     """An axis of symbolic size, which may stay, or be made of pixels that are repeated."""
     old = x.shape[place]
     if old is new or old == new:
