@@ -17,7 +17,7 @@ from stopgrad.base import sums
 from stopgrad.base.errors import EngineError
 
 
-def require(module: str, purpose: str, extra: str = "") -> Any:
+def require(module: str, purpose: str, extra: str = "") -> ModuleType:
     """Import a module, or raise an :class:`EngineError` with the package or *extra* to install."""
     try:
         return importlib.import_module(module)

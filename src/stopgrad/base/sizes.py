@@ -232,7 +232,7 @@ _DIMS: Interned[Dim] = Interned()
 # -------------------------------------------------------------------------------------------- numbers
 
 
-def _size(size: Any) -> Size:
+def _size(size: int | Dim) -> Size:
     """An operand of sizes' arithmetic, as exactly an ``int`` or a :class:`Dim`."""
     if isinstance(size, Dim):
         return size

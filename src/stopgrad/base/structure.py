@@ -22,7 +22,7 @@ def _register(kind: type) -> None:
     """Register a dataclass with optree; its fields are the children."""
     names = tuple(field.name for field in dataclasses.fields(kind))
 
-    def flatten(value: Any) -> Any:
+    def flatten(value: Any) -> tuple[list[Any], None, tuple[str, ...]]:
         return [getattr(value, name) for name in names], None, names
 
     def unflatten(_: object, children: Iterable[Any]) -> Any:

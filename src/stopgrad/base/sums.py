@@ -55,7 +55,9 @@ def _fewer(x: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
     return x
 
 
-def cumsum(x: npt.ArrayLike, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Any:
+def cumsum(
+    x: npt.ArrayLike, axis: int | None = None, dtype: npt.DTypeLike | None = None
+) -> np.ndarray[Any, Any]:
     """``numpy.cumsum``; numbers of 16 and 32 bits are added up in float64, and each sum is rounded.
 
     Examples:

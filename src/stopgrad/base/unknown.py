@@ -115,10 +115,10 @@ class Unknown:
             raise _undecided(self, sign, other)
         return answer
 
-    def __divmod__(self: Any, other: Any) -> Any:
+    def __divmod__(self: Any, other: Any) -> tuple[Any, Any]:
         return self // other, self % other
 
-    def __rdivmod__(self: Any, other: Any) -> Any:
+    def __rdivmod__(self: Any, other: Any) -> tuple[Any, Any]:
         return other // self, other % self
 
     def __pos__(self) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
+from stopgrad.base.sizes import Dim
 from stopgrad.base.source import Location
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation, Output
@@ -358,7 +359,7 @@ class _Tables:
         return same or bool(self._masks.get(column, 0))
 
 
-def _count(x: Output) -> Any:
+def _count(x: Output) -> int | Dim:
     return prod(x.shape)
 
 

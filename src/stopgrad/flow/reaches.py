@@ -399,7 +399,7 @@ class Reaches(Mapping[Any, Reach]):
     def troubles(self) -> tuple[Trouble, ...]:
         """Gradients that arrive but are zero, vanish, explode or are no numbers, as far as measured."""
 
-        def where(op: Operation) -> Any:
+        def where(op: Operation) -> Operation | tuple[str, int]:
             place = self.location(op)
             return op if place is None else (place.file, place.line)
 

@@ -214,7 +214,7 @@ def _factor(before: Any, after: Any) -> float | None:
     return (low + high) / 2 if high - low <= _SINGLE else None
 
 
-def _wide(x: Any) -> Any:
+def _wide(x: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(x)
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 

@@ -54,7 +54,7 @@ class NumPyBackend:
     name = "numpy"
     namespace = NUMPY
 
-    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return np.asarray(value, dtype)
 
 

@@ -47,7 +47,7 @@ def _integers(value: object) -> tuple[int, ...]:
     return tuple(map(whole, value)) if isinstance(value, tuple) else _no(value)
 
 
-def _size(value: object) -> Any:
+def _size(value: object) -> Dim | int:
     return value if isinstance(value, Dim) else within_bounds(whole(value))
 
 
@@ -63,7 +63,7 @@ def _spans(value: object) -> Any:
     return tuple([(_size(start), _size(size), whole(step)) for start, size, step in value])
 
 
-def _scalar(value: object) -> Any:
+def _scalar(value: object) -> float | Dim | int:
     return real(value) if isinstance(value, (float, np.floating)) else _size(value)
 
 
@@ -75,7 +75,7 @@ def _instance(*kinds: type) -> Callable[[Any], Any]:
     return lambda value: value if isinstance(value, kinds) else _no(value)
 
 
-def _bodies(value: object) -> Any:
+def _bodies(value: object) -> tuple[Any, ...]:
     return tuple(map(CANONICAL[Kind.BODY], value)) if isinstance(value, tuple) else _no(value)
 
 

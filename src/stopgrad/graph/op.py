@@ -442,7 +442,7 @@ class Op:
         return ()
 
     @classmethod
-    def runs(cls, op: Operation) -> Any:
+    def runs(cls, op: Operation) -> int:
         """The most times that it runs its bodies, as a size; negative if there is no bound."""
         return 1
 

@@ -36,7 +36,7 @@ def array_like(x: object) -> Any:
     return np.broadcast_to(np.zeros((), dtype_of(x.dtype).numpy), tuple(x.shape))
 
 
-def array_argument(name: str, path: Callable[[], str], x: object) -> Any:
+def array_argument(name: str, path: Callable[[], str], x: object) -> np.ndarray[Any, Any]:
     """A traced argument as a NumPy array; errors say which argument it is."""
     try:
         return as_array(x)

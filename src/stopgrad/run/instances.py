@@ -45,7 +45,7 @@ class Instances:
         return function
 
 
-def _same(x: object) -> Any:
+def _same(x: object) -> object:
     return x
 
 

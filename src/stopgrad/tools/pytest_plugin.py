@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +20,7 @@ import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.base.namespaces import require
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
+from stopgrad.flow.flow import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.interop.kinds import TENSORFLOW, TORCH, is_module, is_optimizer
 from stopgrad.interop.worlds import WORLDS, report
@@ -38,7 +40,7 @@ class FlowFixture:
     def __repr__(self) -> str:  # pytest shows it for every test that fails.
         return "<flow>"
 
-    def __call__(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, ys: Any, *args: Any, **kwargs: Any) -> Flow:
         """The report of :func:`explain`."""
         return sg.explain(ys, *args, **kwargs)
 
@@ -165,7 +167,7 @@ def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise AssertionError(error.message) from None
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType:
     require("torch", "watching PyTorch code", "torch")
     return require("stopgrad.torch", "watching PyTorch code", "torch")
 

@@ -446,7 +446,7 @@ def _zeros_if_unswitched(baseline: _Baseline) -> set[Output]:
     }
 
 
-def _built_by(x: Output) -> Any:
+def _built_by(x: Output) -> tuple[int, int, Any, int] | Output:
     """The expression that built a tensor, and the position among its results."""
     op = x.op
     return (id(op._place), op._instruction, op.definition, x.index) if op._place is not None else x

@@ -45,7 +45,7 @@ def type_of(aval: jax.core.ShapedArray) -> TensorType:
     return tensor_type(dtype, tuple(aval.shape))
 
 
-def array_of(value: object) -> Any:
+def array_of(value: object) -> np.ndarray[Any, Any]:
     """A concrete value of JAX as a NumPy array; for keys, their words."""
     if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         return np.asarray(jax.random.key_data(value))

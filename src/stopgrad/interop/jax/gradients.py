@@ -44,8 +44,8 @@ def differentiated(
     chosen = losses or [True] * len(closed.out_avals)
     smooth = [j for j, y in enumerate(closed.out_avals) if chosen[j] and is_float(y)]
 
-    def both(*xs: Any) -> Any:
-        def losses_at(*inputs: Any) -> Any:
+    def both(*xs: Any) -> list[Any]:
+        def losses_at(*inputs: Any) -> tuple[list[Any], Any]:
             filled = list(xs)
             for i, x in zip(wrt, inputs, strict=True):
                 filled[i] = x

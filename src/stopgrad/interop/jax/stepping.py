@@ -225,7 +225,7 @@ class Stepping:
 
     def run(
         self,
-        jaxpr: Any,
+        jaxpr: jex.Jaxpr,
         consts: Sequence[Any],
         inputs: Sequence[Value],
         around: RawLocation | None,
@@ -272,7 +272,12 @@ class Stepping:
         return value
 
     def _equation(
-        self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool, live_vars: set[Any]
+        self,
+        eqn: jex.JaxprEqn,
+        operands: list[Value],
+        place: RawLocation | None,
+        own: bool,
+        live_vars: set[Any],
     ) -> list[Value]:
         name = eqn.primitive.name
         live = [v in live_vars and own for v in eqn.outvars]
@@ -291,7 +296,7 @@ class Stepping:
     # ---------------------------------------------------------------------------------- bodies
 
     def _branch(
-        self, eqn: Any, operands: list[Value], place: RawLocation | None, live: list[bool]
+        self, eqn: jex.JaxprEqn, operands: list[Value], place: RawLocation | None, live: list[bool]
     ) -> list[Value]:
         branches = eqn.params["branches"]
         which = min(max(int(operands[0].array), 0), len(branches) - 1)
@@ -300,10 +305,10 @@ class Stepping:
 
     def _within(
         self,
-        eqn: Any,
+        eqn: jex.JaxprEqn,
         step: int | None,
         place: RawLocation | None,
-        closed: Any,
+        closed: jex.ClosedJaxpr,
         operands: Sequence[Value],
         live: Sequence[bool],
     ) -> list[Value]:
@@ -315,7 +320,7 @@ class Stepping:
         finally:
             self._around = outer
 
-    def _is_clean(self, eqn: Any, operands: list[Value]) -> bool:
+    def _is_clean(self, eqn: jex.JaxprEqn, operands: list[Value]) -> bool:
         """Whether a loop of many steps, run as a whole, gives finite results of finite operands."""
         if (
             eqn.effects
@@ -326,7 +331,7 @@ class Stepping:
         return not any(is_float(y) and is_bad(numbers(y)).any() for y in _bind(eqn, operands))
 
     def _scan(
-        self, eqn: Any, operands: list[Value], place: RawLocation | None, live: list[bool]
+        self, eqn: jex.JaxprEqn, operands: list[Value], place: RawLocation | None, live: list[bool]
     ) -> list[Value]:
         params = eqn.params
         closed, length = params["jaxpr"], params["length"]
@@ -351,7 +356,7 @@ class Stepping:
         return [*carried, *[_stacked(sequence) for sequence in sequences]]
 
     def _while(
-        self, eqn: Any, operands: list[Value], place: RawLocation | None, live: list[bool]
+        self, eqn: jex.JaxprEqn, operands: list[Value], place: RawLocation | None, live: list[bool]
     ) -> list[Value]:
         params = eqn.params
         cond_count, body_count = params["cond_nconsts"], params["body_nconsts"]
@@ -368,13 +373,15 @@ class Stepping:
         return carried
 
     @staticmethod
-    def run_silently(closed: Any, operands: Sequence[Value]) -> Any:
+    def run_silently(closed: jex.ClosedJaxpr, operands: Sequence[Value]) -> Any:
         """The first result of a jaxpr."""
         return jex.jaxpr_as_fun(closed)(*[x.array for x in operands])[0]
 
     # ------------------------------------------------------------------------------ primitives
 
-    def _bound(self, eqn: Any, operands: list[Value], place: RawLocation | None, own: bool) -> list[Value]:
+    def _bound(
+        self, eqn: jex.JaxprEqn, operands: list[Value], place: RawLocation | None, own: bool
+    ) -> list[Value]:
         """Bind a primitive, and mark its results."""
         results = _bind(eqn, operands)
         written = id(eqn.source_info.traceback)
@@ -432,7 +439,7 @@ class Stepping:
         return None
 
     def _marks_into(
-        self, eqn: Any, operands: list[Value], values: Sequence[Array | None]
+        self, eqn: jex.JaxprEqn, operands: list[Value], values: Sequence[Array | None]
     ) -> list[tuple[Array, Array]]:
         """For each result the marks of the NaNs and of the infinities that go into its elements."""
         nothing = np.zeros((), np.int32)
@@ -480,7 +487,7 @@ def _fits(marks: tuple[Array, Array], x: Array | None) -> bool:
         return False
 
 
-def _bind(eqn: Any, operands: Sequence[Value]) -> list[Any]:
+def _bind(eqn: jex.JaxprEqn, operands: Sequence[Value]) -> list[Any]:
     """Apply a primitive as JAX's own evaluation of jaxprs does."""
     bound = eqn.primitive.get_bind_params(eqn.params)
     functions, params = bound if isinstance(bound, tuple) else ((), bound)  # Before JAX 0.10, both.
@@ -489,7 +496,7 @@ def _bind(eqn: Any, operands: Sequence[Value]) -> list[Any]:
     return list(results) if eqn.primitive.multiple_results else [results]
 
 
-def _moved(eqn: Any, operands: Sequence[Value], parts: Sequence[Array]) -> list[Array]:
+def _moved(eqn: jex.JaxprEqn, operands: Sequence[Value], parts: Sequence[Array]) -> list[Array]:
     """Marks moved as a primitive moves the elements of its operands."""
     count = MOVING[eqn.primitive.name]
     first = 1 if eqn.primitive.name == "select_n" else 0
@@ -519,7 +526,7 @@ def _stacked(rows: Sequence[Value]) -> Value:
     return Value(array, marks, rows[-1].node)
 
 
-def _fixed(jaxpr: Any, live: Sequence[bool], consts: int, carries: int) -> list[bool]:
+def _fixed(jaxpr: jex.Jaxpr, live: Sequence[bool], consts: int, carries: int) -> list[bool]:
     """Which results of a loop's body are the user's own, if some of the loop are."""
     own = list(live)
     while True:
@@ -534,7 +541,7 @@ def _fixed(jaxpr: Any, live: Sequence[bool], consts: int, carries: int) -> list[
         own = grown
 
 
-def _last_uses(jaxpr: Any) -> dict[int, list[Any]]:
+def _last_uses(jaxpr: jex.Jaxpr) -> dict[int, list[Any]]:
     """For each equation, what no later one needs."""
     seen = {v for v in jaxpr.outvars if _is_var(v)}
     last: dict[int, list[Any]] = {}

@@ -551,7 +551,7 @@ def narrower(dtype: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return dtype != target and dtype.kind == target.kind and dtype.itemsize == 2 * target.itemsize
 
 
-def canonical(value: object, dtype: np.dtype[Any]) -> Any:
+def canonical(value: object, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A value as the array that JAX makes of it, perhaps with fewer bits; for keys, their words."""
     if not hasattr(value, "dtype"):
         return np.asarray(value, dtype)

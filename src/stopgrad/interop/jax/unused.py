@@ -76,7 +76,7 @@ def _last_from(v: Any, dead: Sequence[Any]) -> Any:
     return last
 
 
-def _instead(closed: Any, live: Sequence[Any], value: Any) -> Any:
+def _instead(closed: jex.ClosedJaxpr, live: Sequence[Any], value: Any) -> Any:
     """The first equation with a constant equal to an argument whose elements are not all the same."""
     if isinstance(value, jax.ShapeDtypeStruct) or np.size(value) < 2:
         return None

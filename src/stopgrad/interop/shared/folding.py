@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.base.sizes import at_least
+from stopgrad.base.sizes import Dim, at_least
 from stopgrad.base.types import DType, Size
 from stopgrad.graph.interpreter import interpret
 from stopgrad.interop.shared.calling import Call, Known, Rule, known_positions
@@ -81,13 +81,13 @@ def symbolic(
     return values if all(y.array.size <= LARGEST for y in values) else None
 
 
-def each(function: Callable[..., Any]) -> Any:
+def each(function: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
     """A fold that applies a function to each element."""
     apply = np.frompyfunc(lambda *xs: function(*map(whole, xs)), 2, 1)
     return lambda node, x, y: apply(x.astype(object), y.astype(object))
 
 
-def whole(x: Number) -> Any:
+def whole(x: Number) -> Dim | bool | complex | int:
     """A number as an integer, as computations of sizes need it."""
     if isinstance(x, (sg.Dim, bool)) or not isinstance(x, (float, np.floating)):
         return x
@@ -113,7 +113,7 @@ def is_natural(x: Size) -> bool:
     return bool(x.is_at_least(0)) if isinstance(x, sg.Dim) else x >= 0
 
 
-def larger(a: Size, b: Size) -> Any:
+def larger(a: Size, b: Size) -> Dim | int:
     if isinstance(a, sg.Dim):
         if isinstance(b, sg.Dim):
             return a if a >= b else b  # The comparison raises if the order is not known.
@@ -121,7 +121,7 @@ def larger(a: Size, b: Size) -> Any:
     return at_least(b, a) if isinstance(b, sg.Dim) else max(a, b)
 
 
-def smaller(a: Size, b: Size) -> Any:
+def smaller(a: Size, b: Size) -> int | Dim:
     return a if a <= b else b
 
 
@@ -157,20 +157,22 @@ def many(pair: Callable[..., Any]) -> Any:
 
 def chosen(
     node: Call, condition: np.ndarray[Any, Any], x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]
-) -> Any:
+) -> np.ndarray[Any, Any]:
     if condition.dtype.kind == "O":
         raise Unknown
     return np.where(condition, x.astype(object), y.astype(object))
 
 
-def numbers_as(x: np.ndarray[Any, Any], dtype: DType | None) -> Any:
+def numbers_as(x: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:
     """Sizes cast to an element type, which must be one of numbers."""
     if dtype is None or dtype.is_bool or dtype.is_complex:
         raise Unknown
     return x
 
 
-def updated(x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]) -> Any:
+def updated(
+    x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
     """A vector with other elements at these places."""
     if x.ndim != 1:
         raise Unknown
@@ -181,7 +183,7 @@ def updated(x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.
 
 def reduced(
     pair: Callable[[Any, Any], Any], x: np.ndarray[Any, Any], axes: Sequence[int], keeps: bool
-) -> Any:
+) -> np.ndarray[Any, Any]:
     """The elements of a vector made one by a function of two."""
     if x.ndim != 1 or not len(x) or list(axes) not in ([0], [-1]):
         raise Unknown
@@ -190,12 +192,12 @@ def reduced(
     return array if keeps else array.reshape(())
 
 
-def same(node: Call, x: np.ndarray[Any, Any], *_: object) -> Any:
+def same(node: Call, x: np.ndarray[Any, Any], *_: object) -> np.ndarray[Any, Any]:
     """What a node makes of sizes that it does not change."""
     return x
 
 
-def not_negative(node: Call, x: np.ndarray[Any, Any]) -> Any:
+def not_negative(node: Call, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """What a node makes of sizes that it does not change unless they are negative."""
     if not all(is_natural(one) for one in x.reshape(-1).tolist()):
         raise Unknown

@@ -110,7 +110,7 @@ def layers_in(*things: object) -> list[Any]:
     return list(layers.values())
 
 
-def _parts_of(x: Any) -> list[object]:
+def _parts_of(x: object) -> list[object]:
     if isinstance(x, dict):
         return list(x.values())
     if isinstance(x, (list, tuple, set, frozenset)):

@@ -53,7 +53,7 @@ def _dtype(node: Call, operands: Sequence[Known]) -> DType | None:
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
-def _strided(node: Call, x: Array, begin: Array, end: Array, strides: Array) -> Any:
+def _strided(node: Call, x: Array, begin: Array, end: Array, strides: Array) -> np.ndarray[Any, Any]:
     index: list[Any] = []
     for i, (first, last, step) in enumerate(zip(begin, end, map(int, strides), strict=True)):
         no_first, no_last, is_ellipsis, is_new, is_single = (
@@ -68,51 +68,51 @@ def _strided(node: Call, x: Array, begin: Array, end: Array, strides: Array) -> 
     return x[tuple(index)]
 
 
-def _padded(node: Call, x: Array, pairs: Array, value: Array | None = None) -> Any:
+def _padded(node: Call, x: Array, pairs: Array, value: Array | None = None) -> np.ndarray[Any, Any]:
     around = [(int(before), int(after)) for before, after in pairs]
     return np.pad(x.astype(object), around, constant_values=0 if value is None else value.item())
 
 
-def _slice(node: Call, x: Array, begin: Array, size: Array) -> Any:
+def _slice(node: Call, x: Array, begin: Array, size: Array) -> np.ndarray[Any, Any]:
     spans = [slice(int(b), None if s == -1 else int(b) + int(s)) for b, s in zip(begin, size, strict=True)]
     return x[tuple(spans)]
 
 
-def _gather(node: Call, x: Array, indices: Array, axis: Array | None = None) -> Any:
+def _gather(node: Call, x: Array, indices: Array, axis: Array | None = None) -> np.ndarray[Any, Any]:
     if node.attribute("batch_dims", 0):
         raise Unknown
     return np.take(x, indices.astype(np.int64), axis=0 if axis is None else int(axis))
 
 
-def _pack(node: Call, *xs: Array) -> Any:
+def _pack(node: Call, *xs: Array) -> np.ndarray[Any, Any]:
     return np.stack([x.astype(object) for x in xs], axis=node.attribute("axis", 0))
 
 
-def _concat(node: Call, *xs: Array) -> Any:
+def _concat(node: Call, *xs: Array) -> np.ndarray[Any, Any]:
     return np.concatenate([x.astype(object) for x in xs[:-1]], axis=int(xs[-1]))
 
 
-def _unpack(node: Call, x: Array) -> Any:
+def _unpack(node: Call, x: Array) -> list[Any]:
     axis = node.attribute("axis", 0)
     return [np.take(x, i, axis=axis) for i in range(x.shape[axis])]
 
 
-def _split(node: Call, axis: Array, x: Array) -> Any:
+def _split(node: Call, axis: Array, x: Array) -> list[np.ndarray[Any, Any]]:
     return np.split(x, node.attribute("num_split"), axis=int(axis))
 
 
 def _reduced(pair: Callable[..., Any]) -> Any:
-    def fold(node: Call, x: Array, axes: Array) -> Any:
+    def fold(node: Call, x: Array, axes: Array) -> np.ndarray[Any, Any]:
         return reduced(pair, x, axes.reshape(-1).tolist(), node.attribute("keep_dims", False))
 
     return fold
 
 
-def _reshape(node: Call, x: Array, shape: Array) -> Any:
+def _reshape(node: Call, x: Array, shape: Array) -> np.ndarray[Any, Any]:
     return x.reshape([int(size) for size in shape])
 
 
-def _squeeze(node: Call, x: Array) -> Any:
+def _squeeze(node: Call, x: Array) -> np.ndarray[Any, Any]:
     axes = node.attribute("squeeze_dims") or None
     return np.squeeze(x, None if axes is None else tuple(axes))
 

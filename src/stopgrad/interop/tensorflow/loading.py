@@ -11,6 +11,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.graph.builder import Inside
+from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
@@ -336,7 +337,7 @@ class _Loading:
         shape = shape_from(node.attributes["shape"].shape) if "shape" in node.attributes else None
         return dtype, None if shape == () and _is_old(self.source.graph) else shape
 
-    def _placeholder(self, node: Node, name: str) -> Any:
+    def _placeholder(self, node: Node, name: str) -> Output:
         dtype, shape = self._declared(node, name)
         sizes = self.shapes.pop(name, None)
         if sizes is not None:
@@ -405,7 +406,7 @@ class _Loading:
                     waiting += self.library.order(self.library.body(name))
         return False
 
-    def _output(self, translator: Translator, name: str, y: Any) -> Any:
+    def _output(self, translator: Translator, name: str, y: Any) -> Output:
         try:
             output = translator.tensor(y)
         except Refused as error:
@@ -441,7 +442,7 @@ def _is_old(graph: Any) -> bool:
     return 0 < graph.versions.producer < 24
 
 
-def _merged(shape: Any, sizes: Any, name: str, file: str) -> Any:
+def _merged(shape: Any, sizes: Any, name: str, file: str) -> list[Any]:
     """Sizes that a placeholder declares, with those that are given where it leaves them open."""
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, Sequence):
         raise ArgumentError(f"shapes: the sizes of {name!r} are a list of numbers or names, not {sizes!r}")

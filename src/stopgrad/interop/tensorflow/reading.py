@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import ml_dtypes
@@ -268,7 +268,7 @@ def filled(tensor: Any) -> int:
     return max(count - len(getattr(tensor, _FIELDS[name])), 0)
 
 
-def check_filled(tensors: Any, name: str) -> None:
+def check_filled(tensors: Generator[Any, None, None], name: str) -> None:
     """Refuse a graph whose constants declare far more than they store.
 
     Raises:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
@@ -263,7 +263,7 @@ class Followed(internals.DispatchMode):
         result: Array,
         place: RawLocation | None,
         node: Any,
-    ) -> Any:
+    ) -> Callable[[str, Any, int], Made]:
         number = _number_in(arguments)
         source = "constant" if number is not None else None
         forward = None if node is None else self._differentiated(node)
@@ -340,7 +340,7 @@ def numbers(x: Tensor) -> Array:
     return plain.cpu().numpy()
 
 
-def _is_plain(x: Any) -> bool:
+def _is_plain(x: Tensor) -> bool:
     return type(x) in _PLAIN and x.layout is torch.strided and not x.is_meta and not x.is_quantized
 
 
@@ -400,7 +400,7 @@ def _axes(name: str, arguments: Any, count: int) -> tuple[int, ...] | None:
     return tuple([d % count for d in ([dims] if isinstance(dims, int) else dims)]) if count else ()
 
 
-def _number_in(arguments: Any) -> Any:
+def _number_in(arguments: Any) -> float | complex | None:
     """The number that is infinite or NaN among what an operation is given itself; None for none."""
     for x in flatten(arguments)[0]:
         if isinstance(x, (float, complex)) and not math.isfinite(abs(x)):

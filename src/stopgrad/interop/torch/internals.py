@@ -175,7 +175,7 @@ _step_hooks: tuple[Any, ...] = tuple(
 _HOOKS = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
 
 
-def step_hooks(optimizer: Any) -> list[Any]:
+def step_hooks(optimizer: torch.optim.Optimizer) -> list[Any]:
     """The hooks that run with a step of an optimizer."""
     own = [getattr(optimizer, name, {None: None}) for name in _HOOKS]
     return [hook for hooks in (*_step_hooks, *own) for hook in hooks.values()]
@@ -423,12 +423,12 @@ def children_of(spec: Any) -> Any:
     return spec.children() if hasattr(spec, "children") else spec.children_specs
 
 
-def local_part(x: Any) -> Any:
+def local_part(x: torch.Tensor) -> Any:
     """What this process has of a distributed tensor; of others, the tensor itself."""
     return getattr(x, "_local_tensor", x)
 
 
-def is_compiled_itself(module: Any) -> bool:
+def is_compiled_itself(module: torch.nn.Module) -> bool:
     """Whether ``torch.compile`` compiled a module, or its ``compile`` did."""
     return type(module).__name__ == "OptimizedModule" or bool(getattr(module, "_compiled_call_impl", None))
 

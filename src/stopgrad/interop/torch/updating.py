@@ -166,7 +166,7 @@ class _Updates:
         for key, x in self.copies.items():
             x.grad = grads[key]
 
-    def _closure(self) -> Any:
+    def _closure(self) -> Tensor | int:
         """The loss at the copies, and its gradients in them."""
         with torch.enable_grad(), _with_values_of(self._tensors, self.copies):
             assert self._again is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -180,7 +179,7 @@ class FloorDiv(Arithmetic):
     lower: d.Lowering = lambda xp, x, y: xp.floor_divide(x, y)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, y: Array) -> Any:
+    def xla(xp: Namespace, x: Array, y: Array) -> Array:
         quotient = xp.floor_divide(x, y)
         return quotient if x.dtype.kind not in "iu" else xp.where(y == 0, xp.zeros((), x.dtype), quotient)
 
@@ -323,7 +322,7 @@ class AddN(Op):
     magnitudes = d.Magnitudes.SAME
 
     @staticmethod
-    def lower(xp: Namespace, *xs: Array) -> Any:
+    def lower(xp: Namespace, *xs: Array) -> Array:
         total = xs[0]
         for x in xs[1:]:
             total = xp.add(total, x)

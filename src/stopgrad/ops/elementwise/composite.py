@@ -97,7 +97,7 @@ class Xlogy(Arithmetic):
     }
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, y: Array) -> Any:
+    def lower(xp: Namespace, x: Array, y: Array) -> Array:
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x * xp.log(xp.where(zero, xp.ones((), y.dtype), y)))
 
@@ -127,7 +127,7 @@ class Xdivy(Arithmetic):
     }
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, y: Array) -> Any:
+    def lower(xp: Namespace, x: Array, y: Array) -> Array:
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x / xp.where(zero, xp.ones((), y.dtype), y))
 
@@ -285,7 +285,7 @@ class Softmax(AlongAxes):
     never_negative = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Array:
         e = xp.exp(_centred(xp, x, axis))
         return e / xp.sum(e, axis=axis, keepdims=True, dtype=x.dtype)
 
@@ -317,7 +317,7 @@ class LogSumExp(Reduction):
     gradient: d.Gradient = {"x": lambda g, op: spread(wide(g), op) * _shares(wide(op.x), op)}
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
         top = xp.max(x, axis=axis, keepdims=True, initial=lowest(x.dtype))
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
         total = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True, dtype=x.dtype)) + top
@@ -359,7 +359,7 @@ class LogSoftmax(AlongAxes):
     }
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Array:
         centred = _centred(xp, x, axis)
         return centred - xp.log(xp.sum(xp.exp(centred), axis=axis, keepdims=True, dtype=x.dtype))
 
@@ -411,7 +411,7 @@ class LayerNorm(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], epsilon: float) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], epsilon: float) -> Array:
         count = xp.asarray(math.prod(x.shape[a] for a in axis), x.dtype)
         centred = x - xp.sum(x, axis=axis, keepdims=True, dtype=x.dtype) / count
         variance = xp.sum(xp.square(centred), axis=axis, keepdims=True, dtype=x.dtype) / count

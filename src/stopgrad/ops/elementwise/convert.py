@@ -71,13 +71,13 @@ class Cast(Op):
     magnitudes = d.Magnitudes.KEPT
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, dtype: DType) -> Any:
+    def lower(xp: Namespace, x: Array, dtype: DType) -> Array:
         if dtype.is_integer and x.dtype.kind not in "biu":
             return _saturated(xp, xp.real(x), np.iinfo(dtype.numpy))
         return Cast.xla(xp, x, dtype)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, dtype: DType) -> Any:
+    def xla(xp: Namespace, x: Array, dtype: DType) -> Array:
         if dtype.is_bool:
             return x != 0
         if x.dtype.kind == "c" and not dtype.is_complex:
@@ -333,7 +333,7 @@ class Complex(Op):
     batch = d.ELEMENTWISE
 
     @staticmethod
-    def lower(xp: Namespace, real: Array, imag: Array) -> Any:
+    def lower(xp: Namespace, real: Array, imag: Array) -> Array:
         # Not real + i · imag, where i · ∞ is NaN + i∞.
         parts = xp.stack(xp.broadcast_arrays(real, imag), -1)
         return parts.view(d.complex64.numpy if parts.dtype.itemsize == 4 else d.complex128.numpy)[..., 0]

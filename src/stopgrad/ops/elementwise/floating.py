@@ -130,7 +130,7 @@ class Hypot(Arithmetic):
     lower: d.Lowering = lambda xp, x, y: xp.hypot(x, y)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, y: Array) -> Any:
+    def xla(xp: Namespace, x: Array, y: Array) -> Array:
         infinite = xp.isinf(x) | xp.isinf(y)
         return xp.where(infinite, xp.full((), xp.inf, x.dtype), xp.hypot(x, y))
 

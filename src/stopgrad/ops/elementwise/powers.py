@@ -210,7 +210,7 @@ class Pow(Arithmetic):
         return power
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, y: Array) -> Any:
+    def xla(xp: Namespace, x: Array, y: Array) -> Array:
         if x.dtype.kind in "iu":
             return _whole_power(xp, x, y, _squared)
         if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
@@ -417,7 +417,7 @@ class Log1p(Elementwise):
     xla: d.Lowering = lambda xp, x: xp.log1p(x)
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         if x.dtype.kind != "c":
             return xp.log1p(x)
         # NumPy computes log(1 + x), which loses the digits of a small x; for a large one squares overflow.

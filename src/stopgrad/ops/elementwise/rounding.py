@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import Arithmetic, Array, ArrayLike, Elementwise, Namespace, Tensor
 from stopgrad.ops.elementwise.arithmetic import divide, floordiv
@@ -118,7 +116,7 @@ class TruncateMod(Arithmetic):
     lower: d.Lowering = lambda xp, x, y: xp.fmod(x, y)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, y: Array) -> Any:
+    def xla(xp: Namespace, x: Array, y: Array) -> Array:
         remainder = xp.fmod(x, y)
         return xp.where(y == 0, xp.zeros((), x.dtype), remainder) if _is_whole(x) else remainder
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Arithmetic,
@@ -228,7 +226,7 @@ class Sinh(Elementwise):
     lower: d.Lowering = lambda xp, x: xp.sinh(x)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> Array:
         if x.dtype.kind != "c":
             return xp.sinh(x)
         # XLA computes (eˣ - e⁻ˣ) / 2, which loses a small real part.

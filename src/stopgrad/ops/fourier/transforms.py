@@ -100,11 +100,11 @@ class Fft(Op):
     batch = d.ALONG
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
+    def lower(xp: Namespace, x: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Array:
         return (xp.fft.ifftn if inverse else xp.fft.fftn)(x, axes=axes, norm=norm)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
+    def xla(xp: Namespace, x: Array, axes: tuple[int, ...], inverse: bool, norm: str) -> Array:
         transform = xp.fft.ifftn if inverse else xp.fft.fftn
         for i in range(0, len(axes), 3):  # XLA takes three axes at most.
             x = transform(x, axes=axes[i : i + 3], norm=norm)

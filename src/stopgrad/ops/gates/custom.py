@@ -263,7 +263,7 @@ class CustomGradient(Op):
     moves = ("tensors",)
 
     @staticmethod
-    def lower(xp: Namespace, *tensors: Array, count: int, **_: object) -> Any:
+    def lower(xp: Namespace, *tensors: Array, count: int, **_: object) -> Array | tuple[Array, ...]:
         return tensors[0] if count == 1 else tensors[:count]
 
     @classmethod

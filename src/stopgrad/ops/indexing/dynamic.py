@@ -257,7 +257,7 @@ class DynamicSlice(Op):
     moves = ("x",)
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, starts: Array, sizes: Shape) -> Any:
+    def lower(xp: Namespace, x: Array, starts: Array, sizes: Shape) -> Array:
         at = _starts(xp, starts, x.shape, sizes)
         return x[tuple(builtins.slice(int(a), int(a) + int(n)) for a, n in zip(at, sizes, strict=True))]
 
@@ -342,7 +342,7 @@ class DynamicUpdateSlice(Op):
     moves = ("x", "updates")
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, updates: Array, starts: Array) -> Any:
+    def lower(xp: Namespace, x: Array, updates: Array, starts: Array) -> Array:
         full, at = xp.array(x), _starts(xp, starts, x.shape, updates.shape)
         full[tuple(builtins.slice(int(a), int(a) + n) for a, n in zip(at, updates.shape, strict=True))] = (
             updates

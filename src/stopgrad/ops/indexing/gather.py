@@ -167,7 +167,7 @@ class GatherV2(Op):
     moves = ("params",)
 
     @staticmethod
-    def lower(xp: Namespace, params: Array, indices: Array, axis: int, batch_dims: int) -> Any:
+    def lower(xp: Namespace, params: Array, indices: Array, axis: int, batch_dims: int) -> Array:
         x, inside = xp.moveaxis(params, axis, batch_dims), lies_inside(xp, indices, params.shape[axis])
         gathered = _take(
             xp, x, batched_positions(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside
@@ -175,7 +175,7 @@ class GatherV2(Op):
         return gathered.transpose(gather_perm(gathered.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     @staticmethod
-    def xla(xp: Namespace, params: Array, indices: Array, axis: int, batch_dims: int) -> Any:
+    def xla(xp: Namespace, params: Array, indices: Array, axis: int, batch_dims: int) -> Array:
         x = xp.moveaxis(params, axis, batch_dims)
         gathered = _get(xp, x, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
         return gathered.transpose(gather_perm(gathered.ndim, indices.ndim - batch_dims, axis, batch_dims))
@@ -261,7 +261,7 @@ class TensorScatterAdd(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Any:
+    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Array:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(xp.array(x), axis, batch_dims)
         inside = lies_inside(xp, indices, x.shape[axis])
@@ -272,7 +272,7 @@ class TensorScatterAdd(Op):
         return xp.moveaxis(moved, batch_dims, axis)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Any:
+    def xla(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Array:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(x, axis, batch_dims)
         at = outside_to_end(xp, indices, x.shape[axis])
@@ -366,12 +366,12 @@ class TakeAlongAxis(Op):
     moves = ("x",)
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, indices: Array, axis: int) -> Any:
+    def lower(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
         inside = lies_inside(xp, indices, x.shape[axis])
         return _take(xp, x, _grid(xp, xp.where(inside, indices, 0), axis), axis, inside)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, indices: Array, axis: int) -> Any:
+    def xla(xp: Namespace, x: Array, indices: Array, axis: int) -> Array:
         at = outside_to_end(xp, indices, x.shape[axis])
         return xp.take_along_axis(x, at, axis=axis, mode="fill", fill_value=0)
 
@@ -446,7 +446,7 @@ class ScatterAddAlongAxis(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int) -> Any:
+    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int) -> Array:
         total, inside = xp.array(x), lies_inside(xp, indices, x.shape[axis])
         xp.add.at(
             total,
@@ -456,7 +456,7 @@ class ScatterAddAlongAxis(Op):
         return total
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int) -> Any:
+    def xla(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int) -> Array:
         others = tuple([i for i in range(x.ndim) if i != axis])
         where = xp.lax.ScatterDimensionNumbers((), (axis,), (axis,), others, others)
         at = xp.expand_dims(outside_to_end(xp, indices, x.shape[axis]), -1)

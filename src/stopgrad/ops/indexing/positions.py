@@ -74,7 +74,7 @@ class RavelMultiIndex(Op):
     batch = d.ELEMENTWISE
 
     @staticmethod
-    def lower(xp: Namespace, *indices: Array, sizes: tuple[int, ...], dtype: DType) -> Any:
+    def lower(xp: Namespace, *indices: Array, sizes: tuple[int, ...], dtype: DType) -> Array:
         target = dtype.numpy
         number = inside = None
         for at, size in zip(indices, sizes, strict=True):

@@ -401,13 +401,13 @@ class TensorStridedSliceUpdate(Op):
     moves = ("x", "updates")
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, updates: Array, spans: Spans) -> Any:
+    def lower(xp: Namespace, x: Array, updates: Array, spans: Spans) -> Array:
         full = xp.array(x)
         full[slices_of(spans)] = updates
         return full
 
     @staticmethod
-    def xla(xp: Namespace, x: Any, updates: Array, spans: Spans) -> Any:
+    def xla(xp: Namespace, x: Any, updates: Array, spans: Spans) -> Array:
         if all(step == 1 for _, _, step in spans):
             return xp.lax.dynamic_update_slice(x, updates, [start for start, _, _ in spans])
         return x.at[slices_of(spans)].set(updates)

@@ -113,13 +113,13 @@ class StridedSliceGrad(Op):
     pads = True
 
     @staticmethod
-    def lower(xp: Namespace, g: Array, shape: tuple[int, ...], spans: Spans) -> Any:
+    def lower(xp: Namespace, g: Array, shape: tuple[int, ...], spans: Spans) -> Array:
         full = xp.zeros(shape, g.dtype)
         full[slices_of(spans)] = g
         return full
 
     @staticmethod
-    def xla(xp: Namespace, g: Array, shape: tuple[int, ...], spans: Spans) -> Any:
+    def xla(xp: Namespace, g: Array, shape: tuple[int, ...], spans: Spans) -> Array:
         # A pad with gaps between the elements: XLA fuses it, where a scatter would be a loop.
         flipped = [i for i, (_, _, step) in enumerate(spans) if step < 0]
         g = xp.flip(g, flipped) if flipped else g

@@ -84,7 +84,7 @@ class MatMul(Op):
     magnitudes = d.Magnitudes.SCALED
 
     @staticmethod
-    def lower(xp: Namespace, a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Any:
+    def lower(xp: Namespace, a: Array, b: Array, transpose_a: bool, transpose_b: bool) -> Array:
         a = xp.swapaxes(a, -1, -2) if transpose_a else a
         b = xp.swapaxes(b, -1, -2) if transpose_b else b
         return xp.matmul(a, b)
@@ -97,7 +97,7 @@ class MatMul(Op):
         transpose_a: bool,
         transpose_b: bool,
         accumulate: type[np.float32] | None,
-    ) -> Any:
+    ) -> Array:
         if a.ndim > 2 or b.ndim > 2:
             a = xp.swapaxes(a, -1, -2) if transpose_a else a
             b = xp.swapaxes(b, -1, -2) if transpose_b else b
@@ -289,12 +289,12 @@ class Einsum(Op):
     flops = lambda op: _steps(op)
 
     @staticmethod
-    def lower(xp: Namespace, *xs: Array, equation: str) -> Any:
+    def lower(xp: Namespace, *xs: Array, equation: str) -> Array:
         equation, xs = _without_repetition(equation, xs)
         return xp.einsum(equation, *xs, optimize=True)
 
     @staticmethod
-    def xla(xp: Namespace, *xs: Array, equation: str, accumulate: type[np.float32] | None) -> Any:
+    def xla(xp: Namespace, *xs: Array, equation: str, accumulate: type[np.float32] | None) -> Array:
         equation, xs = _without_repetition(equation, xs)
         return xp.einsum(equation, *xs, preferred_element_type=accumulate)
 

@@ -68,7 +68,7 @@ class MatrixDeterminant(Op):
     lower = lambda xp, x: xp.linalg.det(x)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> Array:
         factors, pivots, _ = xp.lax.linalg.lu(x)
         moved = xp.sum(pivots != xp.arange(pivots.shape[-1]), axis=-1) % 2
         product = xp.prod(xp.diagonal(factors, 0, -2, -1), axis=-1)
@@ -120,14 +120,14 @@ class Adjugate(Op):
     not_holomorphic = "it is computed from singular values"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         result, regular = _by_inverse(xp, x, MatrixInverse.lower(xp, x), MatrixDeterminant.lower(xp, x))
         if not regular.all():
             result[~regular] = _adjugate(xp, *Svd.lower(xp, x[~regular], True))
         return result
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> Array:
         result, regular = _by_inverse(xp, x, MatrixInverse.xla(xp, x), MatrixDeterminant.xla(xp, x))
         return xp.lax.cond(
             xp.all(regular), lambda: result, lambda: _adjugate(xp, *Svd.xla(xp, x, True)).astype(x.dtype)

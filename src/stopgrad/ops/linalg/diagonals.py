@@ -113,14 +113,14 @@ class MatrixDiag(Op):
     pads = True
 
     @staticmethod
-    def lower(xp: Namespace, diagonal: Array, offset: int, rows: int, columns: int) -> Any:
+    def lower(xp: Namespace, diagonal: Array, offset: int, rows: int, columns: int) -> Array:
         result = xp.zeros((*diagonal.shape[:-1], rows, columns), diagonal.dtype)
         along = xp.arange(diagonal.shape[-1])
         result[..., along + max(-offset, 0), along + max(offset, 0)] = diagonal
         return result
 
     @staticmethod
-    def xla(xp: Namespace, diagonal: Array, offset: int, rows: int, columns: int) -> Any:
+    def xla(xp: Namespace, diagonal: Array, offset: int, rows: int, columns: int) -> Array:
         # A choice for each element, which XLA fuses with later operations; a scatter would be a loop.
         above = xp.arange(columns)[None, :] - xp.arange(rows)[:, None]
         before = min(max(-offset, 0), rows)

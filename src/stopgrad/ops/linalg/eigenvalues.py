@@ -81,7 +81,7 @@ class SelfAdjointEig(Op):
     not_holomorphic = "its matrix is its own conjugate transpose"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> tuple[Array, ...]:
         def both(x: Array) -> Any:
             values, vectors = where_possible(lambda a: tuple(xp.linalg.eigh(a)), hermitian_part(xp, x))
             return values, vectors * phases(xp, vectors)
@@ -89,8 +89,8 @@ class SelfAdjointEig(Op):
         return finite_only(xp, both, x)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
-        def both(x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> tuple[Array, ...]:
+        def both(x: Array) -> tuple[Any, Any]:
             values, vectors = xp.linalg.eigh(hermitian_part(xp, x), symmetrize_input=False)
             return values, vectors * phases(xp, vectors)
 
@@ -156,15 +156,15 @@ class SelfAdjointEigenvalues(Op):
     not_holomorphic = "they are real"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         def values(x: Array) -> Any:
             return (where_possible(xp.linalg.eigvalsh, hermitian_part(xp, x)),)
 
         return finite_only(xp, values, x)[0]
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
-        def values(x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> Array:
+        def values(x: Array) -> tuple[Any]:
             return (xp.linalg.eigvalsh(hermitian_part(xp, x), symmetrize_input=False),)
 
         return finite_only(xp, values, x)[0]
@@ -223,7 +223,7 @@ class Eig(Op):
     not_holomorphic = "eigenvectors are normalized by absolute values"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> tuple[Array, ...]:
         def both(x: Array) -> Any:
             kind = np.result_type(x.dtype, np.complex64)  # NumPy returns real numbers if all are real.
             results = where_possible(lambda a: tuple(xp.linalg.eig(a)), x)
@@ -233,8 +233,8 @@ class Eig(Op):
         return finite_only(xp, both, x)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
-        def both(x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> tuple[Array, ...]:
+        def both(x: Array) -> tuple[Any, Any]:
             values, vectors = xp.linalg.eig(x)
             return values, vectors * phases(xp, vectors)
 
@@ -297,7 +297,7 @@ class Eigenvalues(Op):
     not_holomorphic = "their order is that of a complex matrix's"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         def values(x: Array) -> Any:
             kind = np.result_type(x.dtype, np.complex64)
             return (where_possible(xp.linalg.eigvals, x).astype(kind),)

@@ -57,11 +57,11 @@ class MatrixExponential(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         return _exponential(xp, x, None, _loop)[0]
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> Array:
         return _exponential(xp, x, None, xp.lax.fori_loop)[0]
 
     samples: d.Samples = [
@@ -115,11 +115,11 @@ class MatrixExponentialGrad(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, direction: Array) -> Any:
+    def lower(xp: Namespace, x: Array, direction: Array) -> Array:
         return _exponential(xp, x, direction, _loop)[1]
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, direction: Array) -> Any:
+    def xla(xp: Namespace, x: Array, direction: Array) -> Array:
         return _exponential(xp, x, direction, xp.lax.fori_loop)[1]
 
     samples: d.Samples = [
@@ -193,7 +193,7 @@ def _exponential(
     y = solve(lower, upper)
     dy = solve(lower, d_upper - xp.matmul(d_lower, y))
 
-    def both_squared(i: int, both: tuple[Array, Array]) -> Any:
+    def both_squared(i: int, both: tuple[Array, Array]) -> tuple[Any, Any]:
         y, dy = both
         further = times > i
         return (

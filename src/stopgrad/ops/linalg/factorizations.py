@@ -83,7 +83,7 @@ class Cholesky(Op):
     not_holomorphic = "its factor is multiplied by its conjugate transpose"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         return xp.tril(where_possible(xp.linalg.cholesky, hermitian_part(xp, x)))
 
     xla: d.Lowering = lambda xp, x: xp.lax.linalg.cholesky(hermitian_part(xp, x), symmetrize_input=False)
@@ -162,7 +162,7 @@ class Qr(Op):
     not_holomorphic = "its factor has orthonormal columns, by the conjugate transpose"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, full_matrices: bool) -> Any:
+    def lower(xp: Namespace, x: Array, full_matrices: bool) -> tuple[Array, ...]:
         return tuple(xp.linalg.qr(x, mode="complete" if full_matrices else "reduced"))
 
     samples: d.Samples = [

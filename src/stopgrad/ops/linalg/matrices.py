@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Array,
@@ -87,7 +85,7 @@ class MatrixBandPart(Op):
     pads = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, low: int, high: int) -> Any:
+    def lower(xp: Namespace, x: Array, low: int, high: int) -> Array:
         above = xp.arange(x.shape[-1])[None, :] - xp.arange(x.shape[-2])[:, None]
         return xp.where((above >= low) & (above <= high), x, xp.zeros((), x.dtype))
 

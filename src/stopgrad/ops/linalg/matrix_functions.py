@@ -130,8 +130,8 @@ class PseudoInverse(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, a: Array, rcond: Array) -> Any:
-        def factors(matrix: Array) -> Any:
+    def lower(xp: Namespace, a: Array, rcond: Array) -> Array:
+        def factors(matrix: Array) -> tuple[Any, ...]:
             return tuple(xp.linalg.svd(matrix, full_matrices=False))
 
         bad = ~xp.all(xp.isfinite(a), axis=(-2, -1), keepdims=True)
@@ -139,7 +139,7 @@ class PseudoInverse(Op):
         return PseudoInverse.joined(xp, u, s, vh, rcond, bad)
 
     @staticmethod
-    def xla(xp: Namespace, a: Array, rcond: Array) -> Any:
+    def xla(xp: Namespace, a: Array, rcond: Array) -> Array:
         bad = ~xp.all(xp.isfinite(a), axis=(-2, -1), keepdims=True)
         u, s, vh = xp.linalg.svd(xp.where(bad, xp.zeros((), a.dtype), a), full_matrices=False)
         return PseudoInverse.joined(xp, u, s, vh, rcond, bad)

@@ -76,7 +76,7 @@ class VectorNorm(Op):
     not_holomorphic = "it takes absolute values"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, order: float, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(xp: Namespace, x: Array, order: float, axis: tuple[int, ...], keepdims: bool) -> Array:
         size = xp.abs(x)
         if order == 1:
             return xp.sum(size, axis=axis, keepdims=keepdims, dtype=size.dtype)

@@ -129,7 +129,7 @@ class TriangularSolve(Op):
     not_holomorphic = "with adjoint=True it takes the conjugate transpose"
 
     @staticmethod
-    def lower(xp: Namespace, matrix: Array, rhs: Array, lower: bool, adjoint: bool) -> Any:
+    def lower(xp: Namespace, matrix: Array, rhs: Array, lower: bool, adjoint: bool) -> np.ndarray[Any, Any]:
         if adjoint:
             matrix, lower = xp.conj(xp.swapaxes(matrix, -1, -2)), not lower
         matrix, rhs = _spread(xp, matrix, rhs)
@@ -138,7 +138,7 @@ class TriangularSolve(Op):
         return _substituted(xp, matrix, rhs)
 
     @staticmethod
-    def xla(xp: Namespace, matrix: Array, rhs: Array, lower: bool, adjoint: bool) -> Any:
+    def xla(xp: Namespace, matrix: Array, rhs: Array, lower: bool, adjoint: bool) -> Array:
         matrix, rhs = _spread(xp, matrix, rhs)
         return xp.lax.linalg.triangular_solve(
             matrix, rhs, left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=adjoint
@@ -153,7 +153,7 @@ class TriangularSolve(Op):
     ]
 
 
-def _substituted(xp: Namespace, matrix: Array, rhs: Array) -> Any:
+def _substituted(xp: Namespace, matrix: Array, rhs: Array) -> np.ndarray[Any, Any]:
     """The solution with a lower triangular matrix, by forward substitution."""
     x, size = np.array(rhs), matrix.shape[-1]
     for start in range(0, size, BLOCK):
@@ -264,13 +264,13 @@ class MatrixSolve(Op):
     not_holomorphic = "with adjoint=True it takes the conjugate transpose"
 
     @staticmethod
-    def lower(xp: Namespace, matrix: Array, rhs: Array, adjoint: bool) -> Any:
+    def lower(xp: Namespace, matrix: Array, rhs: Array, adjoint: bool) -> Array:
         if adjoint:
             matrix = xp.conj(xp.swapaxes(matrix, -1, -2))
         return nan_with(xp, matrix, where_possible(xp.linalg.solve, matrix, rhs))
 
     @staticmethod
-    def xla(xp: Namespace, matrix: Array, rhs: Array, adjoint: bool) -> Any:
+    def xla(xp: Namespace, matrix: Array, rhs: Array, adjoint: bool) -> Array:
         # Factors of the matrix itself, never of its adjoint, so that XLA shares them with the gradient.
         factors, _, order = xp.lax.linalg.lu(matrix)
         singular = xp.any(xp.diagonal(factors, 0, -2, -1) == 0, axis=-1)[..., None, None]
@@ -340,7 +340,7 @@ class MatrixInverse(Op):
     lower = lambda xp, x: nan_with(xp, x, where_possible(xp.linalg.inv, x))
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> Array:
         unit = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape)
         return MatrixSolve.xla(xp, x, unit, False)
 

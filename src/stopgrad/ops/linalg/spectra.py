@@ -152,15 +152,15 @@ class Svd(Op):
     not_holomorphic = "its factors have orthonormal columns, by the conjugate transpose"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, full_matrices: bool) -> Any:
-        def one(matrix: Array) -> Any:
+    def lower(xp: Namespace, x: Array, full_matrices: bool) -> tuple[Array, ...]:
+        def one(matrix: Array) -> tuple[Any, ...]:
             return tuple(xp.linalg.svd(matrix, full_matrices=full_matrices))
 
         return finite_only(xp, lambda x: _with_chosen_factors(xp, *where_possible(one, x)), x)
 
     @staticmethod
-    def xla(xp: Namespace, x: Array, full_matrices: bool) -> Any:
-        def all_of_them(x: Array) -> Any:
+    def xla(xp: Namespace, x: Array, full_matrices: bool) -> tuple[Array, ...]:
+        def all_of_them(x: Array) -> tuple[Any, Any, Any]:
             return _with_chosen_factors(xp, *xp.linalg.svd(x, full_matrices=full_matrices))
 
         return finite_only(xp, all_of_them, x)
@@ -269,14 +269,14 @@ class SingularValues(Op):
     not_holomorphic = "they are real"
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         def values(x: Array) -> Any:
             return (where_possible(lambda a: xp.linalg.svd(a, compute_uv=False), x),)
 
         return finite_only(xp, values, x)[0]
 
     @staticmethod
-    def xla(xp: Namespace, x: Array) -> Any:
+    def xla(xp: Namespace, x: Array) -> Array:
         return finite_only(xp, lambda x: (xp.linalg.svd(x, compute_uv=False),), x)[0]
 
     samples: d.Samples = [

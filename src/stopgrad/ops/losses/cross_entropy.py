@@ -86,7 +86,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, labels: Array, logits: Array, axis: int) -> Any:
+    def lower(xp: Namespace, labels: Array, logits: Array, axis: int) -> Array:
         terms = labels * _log_softmax(xp, logits, axis)
         return -xp.sum(
             xp.where(labels == 0, xp.zeros((), labels.dtype), terms), axis=axis, dtype=labels.dtype

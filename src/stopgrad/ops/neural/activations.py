@@ -409,7 +409,7 @@ class Gelu(RealElementwise):
     }
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, approximate: bool) -> Any:
+    def lower(xp: Namespace, x: Array, approximate: bool) -> Array:
         if approximate:
             return x * (0.5 * (1 + xp.tanh(_TANH_SCALE * (x + _TANH_CUBE * (x * x * x)))))
         return x * (0.5 * xp.special.erfc(x * -math.sqrt(0.5)))

@@ -145,7 +145,7 @@ class Conv(Op):
         padding: Padding,
         dilations: PerAxis,
         groups: int,
-    ) -> Any:
+    ) -> Array:
         shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
         rows = columns(xp, x, filters.shape[:-2], shape[1:-1], (strides, padding, dilations), groups)
         return xp.moveaxis(rows @ matrices(xp, filters, groups), 0, 1).reshape(shape)
@@ -160,7 +160,7 @@ class Conv(Op):
         dilations: PerAxis,
         groups: int,
         accumulate: DTypeLike | None,
-    ) -> Any:
+    ) -> Array:
         shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
         if 0 in (*shape, *filters.shape):
             return xp.zeros(shape, x.dtype)
@@ -289,7 +289,7 @@ class ConvBackpropInput(Op):
         padding: Padding,
         dilations: PerAxis,
         groups: int,
-    ) -> Any:
+    ) -> Array:
         geometry, ksize, counts = (strides, padding, dilations), filters.shape[:-2], g.shape[1:-1]
         rows = by_group(xp, g, groups) @ xp.swapaxes(matrices(xp, filters, groups), 1, 2)
         rows = xp.moveaxis(rows.reshape(groups, shape[0], *counts, *ksize, shape[-1] // groups), 0, -2)
@@ -310,7 +310,7 @@ class ConvBackpropInput(Op):
         dilations: PerAxis,
         groups: int,
         accumulate: DTypeLike | None,
-    ) -> Any:
+    ) -> Array:
         if 0 in (*shape, *g.shape, *filters.shape):
             return xp.zeros(shape, g.dtype)
         ksize, rank = filters.shape[:-2], len(strides)
@@ -450,7 +450,7 @@ class ConvBackpropFilter(Op):
         padding: Padding,
         dilations: PerAxis,
         groups: int,
-    ) -> Any:
+    ) -> Array:
         rows = columns(xp, x, shape[:-2], g.shape[1:-1], (strides, padding, dilations), groups)
         return xp.moveaxis(xp.swapaxes(rows, 1, 2) @ by_group(xp, g, groups), 0, 1).reshape(shape)
 
@@ -465,7 +465,7 @@ class ConvBackpropFilter(Op):
         dilations: PerAxis,
         groups: int,
         accumulate: DTypeLike | None,
-    ) -> Any:
+    ) -> Array:
         if 0 in (*shape, *g.shape, *x.shape):
             return xp.zeros(shape, g.dtype)
         s, spatial = letters(len(strides)), x.shape[1:-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.graph import defining as d
@@ -49,7 +49,7 @@ def from_channels_last(x: ArrayLike, rank: int, first: bool, name: str | None) -
     return x if name is None else identity(x, name)
 
 
-def _or_one(dilations: PerAxisLike | None) -> Any:
+def _or_one(dilations: PerAxisLike | None) -> int | Sequence[int]:
     return 1 if dilations is None else dilations
 
 

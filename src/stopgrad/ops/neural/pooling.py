@@ -179,7 +179,7 @@ class MaxPool(Pool):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         geometry = (strides, padding, dilations)
         counts = output_shape(x.shape[1:-1], ksize, geometry)
         windows = view(xp, padded(xp, x, ksize, geometry, -math.inf), ksize, counts, geometry)
@@ -193,7 +193,7 @@ class MaxPool(Pool):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         around = pads(x.shape[1:-1], ksize, (strides, padding, dilations))
         return reduced(xp, x, -math.inf, xp.lax.max, ksize, strides, around, dilations)
 
@@ -269,7 +269,7 @@ class MaxPoolGrad(Op):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         geometry = (strides, padding, dilations)
         total = xp.zeros(padded_shape(x.shape, ksize, geometry), g.dtype)
         for place, hit in _choices(xp, x, ksize, geometry):
@@ -285,7 +285,7 @@ class MaxPoolGrad(Op):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         if 0 in g.shape:
             return xp.zeros(x.shape, g.dtype)
         geometry = (strides, padding, dilations)
@@ -374,7 +374,7 @@ class MaxPoolGradGrad(Op):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         around, zero = padded(xp, h, ksize, (strides, padding, dilations)), xp.zeros((), h.dtype)
         return sum(
             (
@@ -456,7 +456,7 @@ class AvgPool(Pool):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         geometry = (strides, padding, dilations)
         counts = output_shape(x.shape[1:-1], ksize, geometry)
         windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
@@ -471,7 +471,7 @@ class AvgPool(Pool):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         geometry = (strides, padding, dilations)
         total = reduced(xp, x, 0, xp.lax.add, ksize, strides, pads(x.shape[1:-1], ksize, geometry), dilations)
         return total / _numbers(x.shape, ksize, geometry).astype(x.dtype)
@@ -526,7 +526,7 @@ class AvgPoolGrad(Op):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         geometry = (strides, padding, dilations)
         share = g / _numbers(shape, ksize, geometry).astype(g.dtype)
         total = xp.zeros(padded_shape(shape, ksize, geometry), g.dtype)
@@ -543,7 +543,7 @@ class AvgPoolGrad(Op):
         strides: PerAxis,
         padding: Padding,
         dilations: PerAxis,
-    ) -> Any:
+    ) -> Array:
         geometry = (strides, padding, dilations)
         if 0 in (*shape, *g.shape):
             return xp.zeros(shape, g.dtype)

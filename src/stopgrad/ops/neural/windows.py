@@ -375,7 +375,7 @@ def _alternating(xp: Namespace, arrays: Sequence[Any], axis: int) -> Any:
     return turns.reshape(*shape[:axis], shape[axis] * len(arrays), *shape[axis + 1 :])
 
 
-def spread(xp: Namespace, g: Array, ksize: PerAxis, shape: tuple[int, ...], geometry: Geometry) -> Any:
+def spread(xp: Namespace, g: Array, ksize: PerAxis, shape: tuple[int, ...], geometry: Geometry) -> Array:
     """An array of a padded shape to which each window adds its *g* at all of its positions, with JAX.
 
     Axis by axis, which takes 2 ms instead of 14 for windows of 3 × 3, strides of 2, 16 × 56 × 56 × 64.

@@ -80,7 +80,7 @@ class SearchSorted(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, sequence: Array, x: Array, right: bool, dtype: DType) -> Any:
+    def lower(xp: Namespace, sequence: Array, x: Array, right: bool, dtype: DType) -> Array:
         side = "right" if right else "left"
         if sequence.ndim == 1:
             return xp.searchsorted(sequence, x, side=side).astype(dtype.numpy)
@@ -90,7 +90,7 @@ class SearchSorted(Op):
         return places
 
     @staticmethod
-    def xla(xp: Namespace, sequence: Array, x: Array, right: bool, dtype: DType) -> Any:
+    def xla(xp: Namespace, sequence: Array, x: Array, right: bool, dtype: DType) -> Array:
         side = "right" if right else "left"
         search: Any = lambda one, of: xp.searchsorted(one, of, side=side).astype(dtype.numpy)
         for _ in sequence.shape[:-1]:

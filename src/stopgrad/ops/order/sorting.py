@@ -150,7 +150,7 @@ class Sort(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, axis: int, descending: bool) -> Any:
+    def lower(xp: Namespace, x: Array, axis: int, descending: bool) -> Array:
         ordered = xp.sort(x, axis=axis)
         return xp.flip(ordered, axis) if descending else ordered
 
@@ -226,7 +226,7 @@ class TopKV2(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, k: int, dtype: DType) -> Any:
+    def lower(xp: Namespace, x: Array, k: int, dtype: DType) -> tuple[Array, Array]:
         order = _order(xp, x, x.ndim - 1, True)[..., :k]
         return xp.take_along_axis(x, order, -1), order.astype(dtype.numpy)
 

@@ -113,7 +113,7 @@ class RandomBits(Op):
     batch = d.KEYS
 
     @staticmethod
-    def lower(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Any:
+    def lower(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         high, low = words(xp, key, shape)
         if dtype is d.uint64:
             return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
@@ -258,7 +258,7 @@ class RandomNormal(Drawn):
     """
 
     @staticmethod
-    def lower(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Any:
+    def lower(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Array:
         wide = d.float64 if dtype is d.float64 else d.float32
         lowest = np.nextafter(np.asarray(-1, wide.numpy), np.asarray(0, wide.numpy))
         return quantile(xp, _mantissa(xp, key, shape, wide) * 2 + lowest).astype(dtype.numpy)

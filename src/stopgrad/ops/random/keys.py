@@ -284,7 +284,7 @@ class RandomFoldIn(Op):
     batch = d.KEYS
 
     @staticmethod
-    def lower(xp: Namespace, key: Array, data: Array) -> Any:
+    def lower(xp: Namespace, key: Array, data: Array) -> Array:
         low = xp.asarray(data).astype(np.uint32)[..., None]
         return xp.concatenate(threefry(xp, key[..., :1], key[..., 1:], xp.zeros((1,), np.uint32), low), -1)
 

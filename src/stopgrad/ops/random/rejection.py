@@ -67,7 +67,9 @@ Round = Callable[..., tuple[Any, Any]]
 """Called with a namespace, the round's number and arrays, it returns proposals and which are accepted."""
 
 
-def _accepted(xp: Namespace, propose: Round, pending: NumpyArray, *arrays: NumpyArray) -> Any:
+def _accepted(
+    xp: Namespace, propose: Round, pending: NumpyArray, *arrays: NumpyArray
+) -> np.ndarray[Any, Any]:
     """The first accepted proposal for each pending number, with NumPy; the other elements are arbitrary."""
     draws, arrays = np.zeros(pending.shape), np.broadcast_arrays(*arrays, pending)[:-1]
     where_open = np.nonzero(pending)

@@ -10,6 +10,7 @@ from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
     ArrayLike,
+    Dim,
     DTypeLike,
     Shape,
     ShapeError,
@@ -303,7 +304,7 @@ def dropout(
 
 
 @d.reads_arguments
-def _noise_shape(noise_shape: Any, shape: Shape) -> Any:
+def _noise_shape(noise_shape: Any, shape: Shape) -> tuple[int | Dim, ...]:
     if hasattr(noise_shape, "__len__") and len(noise_shape) == len(shape):
         noise_shape = [m if n is None else n for n, m in zip(noise_shape, shape, strict=True)]
     sizes = d.shape_of(noise_shape)

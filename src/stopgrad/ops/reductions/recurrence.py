@@ -73,7 +73,7 @@ class LinearRecurrence(Op):
     iterates = True
 
     @staticmethod
-    def lower(xp: Namespace, a: Array, b: Array, axis: int, reverse: bool) -> Any:
+    def lower(xp: Namespace, a: Array, b: Array, axis: int, reverse: bool) -> Array:
         factors, terms = xp.moveaxis(a, axis, 0), xp.moveaxis(b, axis, 0)
         y = xp.empty_like(terms)
         last: Any = None
@@ -82,7 +82,7 @@ class LinearRecurrence(Op):
         return xp.moveaxis(y, 0, axis)
 
     @staticmethod
-    def xla(xp: Namespace, a: Array, b: Array, axis: int, reverse: bool) -> Any:
+    def xla(xp: Namespace, a: Array, b: Array, axis: int, reverse: bool) -> Array:
         if 0 in b.shape:
             return b
         return xp.lax.associative_scan(

@@ -138,7 +138,7 @@ class Mean(Reduction):
     keeps_sign = True
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
         count = math.prod(x.shape[a] for a in axis)
         return xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype) / xp.asarray(count, x.dtype)
 
@@ -204,12 +204,12 @@ class Min(Extremum):
 reduce_min: Callable[..., Tensor] = _public(Min, "reduce_min")
 
 
-def lowest(dtype: np.dtype[Any]) -> Any:
+def lowest(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """The least value of a NumPy dtype: -∞ for floating-point ones."""
     return np.array(-np.inf if d.dtype_of(dtype).is_floating else np.iinfo(dtype).min, dtype)
 
 
-def highest(dtype: np.dtype[Any]) -> Any:
+def highest(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """The greatest value of a NumPy dtype: ∞ for floating-point ones."""
     return np.array(np.inf if d.dtype_of(dtype).is_floating else np.iinfo(dtype).max, dtype)
 
@@ -314,7 +314,7 @@ class Variance(Reduction):
     gradient: d.Gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
+    def lower(xp: Namespace, x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
         centred = x - Mean.lower(xp, x, axis, True)
         return Mean.lower(xp, xp.square(centred), axis, keepdims)
 

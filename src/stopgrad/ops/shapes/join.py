@@ -248,7 +248,7 @@ class Split(Op):
     moves = ("x",)
 
     @staticmethod
-    def lower(xp: Namespace, x: Array, sizes: tuple[int, ...], axis: int) -> Any:
+    def lower(xp: Namespace, x: Array, sizes: tuple[int, ...], axis: int) -> Array | tuple[Array, ...]:
         parts = tuple(xp.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
         return parts if len(parts) > 1 else parts[0]
 

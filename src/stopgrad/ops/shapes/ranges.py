@@ -10,6 +10,7 @@ import numpy as np
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
+    Array,
     ArrayLike,
     Dim,
     DType,
@@ -61,7 +62,7 @@ class Range(Op):
     remade = True
 
     @staticmethod
-    def lower(xp: Namespace, start: float, size: int, delta: float, dtype: DType) -> Any:
+    def lower(xp: Namespace, start: float, size: int, delta: float, dtype: DType) -> Array:
         # In float32 for 16-bit dtypes, so that each number is rounded once.
         wide = np.dtype(np.float32) if dtype.is_floating and dtype.itemsize == 2 else dtype.numpy
         return xp.arange(size).astype(wide) * xp.asarray(delta, wide) + xp.asarray(start, wide)

@@ -163,7 +163,7 @@ class Lgamma(RealElementwise):
     xla: d.Lowering = lambda xp, x: xp.special.gammaln(x)
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         # SciPy gives -∞ at -∞, and ∞ at the smallest numbers, where Γ(x) is 1 / x.
         size = xp.abs(x)
         small = size < xp.finfo(x.dtype).tiny
@@ -259,7 +259,7 @@ class Digamma(RealElementwise):
     cures = (_POLE,)
 
     @staticmethod
-    def lower(xp: Namespace, x: Array) -> Any:
+    def lower(xp: Namespace, x: Array) -> Array:
         digamma = _reflected(xp, x, 0, xp.special.digamma, d.NAN)
         # JAX gives NaN at both zeros.
         return xp.where(x == 0, -xp.copysign(xp.full((), d.INF, x.dtype), x), digamma)

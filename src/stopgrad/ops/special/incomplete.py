@@ -85,7 +85,7 @@ class LogGammaMoment(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, a: Array, y: Array, k: int) -> Any:
+    def lower(xp: Namespace, a: Array, y: Array, k: int) -> Array:
         z, reach = _reach(xp, a, y)
         total = xp.zeros((), reach.dtype)
         for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
@@ -93,7 +93,7 @@ class LogGammaMoment(Op):
         return -reach * total
 
     @staticmethod
-    def xla(xp: Namespace, a: Array, y: Array, k: int) -> Any:
+    def xla(xp: Namespace, a: Array, y: Array, k: int) -> Array:
         z, reach = _reach(xp, a, y)
         nodes, weights = (xp.asarray(c, reach.dtype) for c in (_NODES, _WEIGHTS))
         inner = _integrand(xp, a[..., None], z[..., None], reach[..., None] * nodes, k)
@@ -185,7 +185,7 @@ class BetaMoment(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Namespace, a: Array, b: Array, x: Array, k: int, l: int) -> Any:  # noqa: E741
+    def lower(xp: Namespace, a: Array, b: Array, x: Array, k: int, l: int) -> Array:  # noqa: E741
         reach = _beta_reach(xp, a, b, x)
         total = xp.zeros((), reach.dtype)
         for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
@@ -193,7 +193,7 @@ class BetaMoment(Op):
         return -reach * total
 
     @staticmethod
-    def xla(xp: Namespace, a: Array, b: Array, x: Array, k: int, l: int) -> Any:  # noqa: E741
+    def xla(xp: Namespace, a: Array, b: Array, x: Array, k: int, l: int) -> Array:  # noqa: E741
         reach = _beta_reach(xp, a, b, x)
         nodes, weights = (xp.asarray(c, reach.dtype) for c in (_NODES, _WEIGHTS))
         operands = (a[..., None], b[..., None], x[..., None], reach[..., None] * nodes)

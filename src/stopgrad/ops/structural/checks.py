@@ -60,17 +60,17 @@ class Ensure(Op):
     batch = _of_examples
 
     @staticmethod
-    def lower(xp: Namespace, condition: Array, message: str) -> Any:
+    def lower(xp: Namespace, condition: Array, message: str) -> Array:
         if not condition:
             raise EngineError(message)
         return condition
 
     @staticmethod
-    def xla(xp: Namespace, condition: Array, message: str) -> Any:
+    def xla(xp: Namespace, condition: Array, message: str) -> Array:
         return condition
 
     @staticmethod
-    def onnx(xp: Namespace, condition: Any, message: str) -> Any:
+    def onnx(xp: Namespace, condition: Any, message: str) -> Array:
         """An element that there is not: of what is wrong the runtime's error has only the node's name."""
         number = xp.where(condition, np.int64(0), np.int64(1))
         with xp.nodes.at("_".join(re.findall(r"\w+", message))):

@@ -12,6 +12,7 @@ import numpy as np
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
+    Array,
     EngineError,
     Flags,
     Kind,
@@ -107,7 +108,7 @@ class DebugCallback(Op):
         return _called(calling, depth, *map(np.asarray, tensors))
 
     @staticmethod
-    def xla(xp: Namespace, *tensors: Any, calling: Calling, depth: int) -> Any:
+    def xla(xp: Namespace, *tensors: Any, calling: Calling, depth: int) -> Array:
         kinds = [(x.dtype, x.shape) for x in tensors]
 
         def host(*arrays: Any) -> np.bool_:

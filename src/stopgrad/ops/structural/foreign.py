@@ -110,7 +110,9 @@ class Foreign(Op):
     )
 
     @staticmethod
-    def xla(xp: Namespace, *tensors: Array, call: str, results: Sizes, program: str, **_: object) -> Any:
+    def xla(
+        xp: Namespace, *tensors: Array, call: str, results: Sizes, program: str, **_: object
+    ) -> Array | Sequence[Array]:
         step = Step(call, reason="it was recorded to be looked at")
         if program:
             step = steps_of(program, len(tensors))[0]

@@ -86,7 +86,7 @@ def steps_of(program: str, operands: int) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def check_call(call: Any, results: Any, walls: Any, reach: Any, operands: int) -> None:
+def check_call(call: str, results: Any, walls: Any, reach: Any, operands: int) -> None:
     """Raise for a foreign operation that cannot be.
 
     Raises:
@@ -177,7 +177,7 @@ def loaded(xp: Namespace, code: bytes) -> Callable[..., Sequence[Array]]:
     return batched
 
 
-def computed(xp: Namespace, step: Step, tensors: Sequence[Array], results: Sizes) -> Any:
+def computed(xp: Namespace, step: Step, tensors: Sequence[Array], results: Sizes) -> Array | Sequence[Array]:
     """What a step's code computes from arrays.
 
     Raises:

@@ -13,6 +13,7 @@ from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
     ArrayLike,
+    Dim,
     DTypeLike,
     NumpyArray,
     ShapeError,
@@ -212,7 +213,7 @@ def shape(a: ArrayLike) -> tuple[Any, ...]:
 
 
 @form
-def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> Any:
+def size(a: ArrayLike, axis: int | Sequence[int] | None = None) -> int | Dim:
     shape = d.type_of(a).shape
     return d.product(tuple([shape[i] for i in d.normal_axes(axis, len(shape))]))
 

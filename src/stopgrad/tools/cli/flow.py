@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.flow.checking.gradient_check import GradientCheck
+from stopgrad.flow.nans.nan_trace import NanTrace
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.notices import Notice, at_lines, github, sarif
 from stopgrad.tools.cli.annotations import shape_option
@@ -245,7 +247,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     if arguments.mode is not None:
         options["modes"] = tuple(listed(arguments.mode, MODES, "--mode"))
 
-    def compute(call: Call) -> Any:
+    def compute(call: Call) -> GradientCheck:
         settings = {**call.options, **options, "raises": False}
         return sg.check_gradients(*call.args, **settings)
 
@@ -256,7 +258,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 def run_trace_nan(arguments: argparse.Namespace) -> int:
     """Print which operation makes the first NaN or infinity."""
 
-    def compute(call: Call) -> Any:
+    def compute(call: Call) -> NanTrace:
         return sg.trace_nan(*call.args, **call.options, gradient=not arguments.no_gradient)
 
     return FAILED if _computed(arguments, "trace-nan", compute).found else OK

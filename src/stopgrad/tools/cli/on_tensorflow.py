@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import Any
 
 from stopgrad.base.errors import ArgumentError
@@ -64,5 +65,5 @@ class OnTensorflow:
         return Call((loss, *values), {}, data)
 
 
-def _tensor(tensorflow: Any, x: Any) -> Any:
+def _tensor(tensorflow: ModuleType, x: Any) -> Any:
     return tensorflow.convert_to_tensor(x) if is_tensor(x) and not kind(x) else x

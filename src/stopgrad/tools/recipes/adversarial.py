@@ -137,7 +137,9 @@ def training_step(loss: Callable[[Network, Array, Array, Array], Array], engine:
     """One step of Adam, compiled: from weights, moments, images, labels, a key and a rate to new ones."""
 
     @sg.function(engine=engine)
-    def step(net: Network, moments: Any, x: Array, labels: Array, key: Array, rate: Array) -> Any:
+    def step(
+        net: Network, moments: Any, x: Array, labels: Array, key: Array, rate: Array
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         gradient = sg.grad(lambda net: loss(net, x, labels, key))(net)
         return adam(net, gradient, moments, rate)
 

@@ -69,7 +69,7 @@ def curves(
     lines: Mapping[str, Sequence[float]],
     xlabel: str,
     ylabel: str,
-    xs: Any = None,
+    xs: np.ndarray[Any, Any] | range | list[int] | None = None,
     ylim: tuple[float, float] | None = None,
     log: bool = False,
     paired: bool = False,

@@ -118,12 +118,16 @@ class Case(Op):
     alternatives = True
 
     @staticmethod
-    def lower(xp: Namespace, index: NumpyArray, *operands: Array, branches: Bodies, run: Run) -> Any:
+    def lower(
+        xp: Namespace, index: NumpyArray, *operands: Array, branches: Bodies, run: Run
+    ) -> Array | Sequence[Array]:
         results = run(branches[min(max(int(index), 0), len(branches) - 1)], operands)
         return results[0] if len(results) == 1 else results
 
     @staticmethod
-    def xla(xp: Namespace, index: Array, *operands: Array, branches: Bodies, run: Run) -> Any:
+    def xla(
+        xp: Namespace, index: Array, *operands: Array, branches: Bodies, run: Run
+    ) -> Array | Sequence[Array]:
         results = xp.lax.switch(
             index, [lambda *xs, body=body: tuple(run(body, xs)) for body in branches], *operands
         )

@@ -177,7 +177,9 @@ class While(Op):
         return carry[0] if count == 1 else carry
 
     @staticmethod
-    def xla(xp: Namespace, *operands: Array, condition: Body, body: Body, limit: int, run: Run) -> Any:
+    def xla(
+        xp: Namespace, *operands: Array, condition: Body, body: Body, limit: int, run: Run
+    ) -> Array | Sequence[Array]:
         count = len(body.outputs)
         rest = operands[count:]
 

@@ -85,12 +85,12 @@ class Checkpoint(Op):
     batch = CHECKPOINT
 
     @staticmethod
-    def lower(xp: Namespace, *operands: Array, body: Body, again: bool, run: Run) -> Any:
+    def lower(xp: Namespace, *operands: Array, body: Body, again: bool, run: Run) -> Array | Sequence[Array]:
         results = run(body, operands)
         return results[0] if len(results) == 1 else results
 
     @staticmethod
-    def xla(xp: Namespace, *operands: Array, body: Body, again: bool, run: Run) -> Any:
+    def xla(xp: Namespace, *operands: Array, body: Body, again: bool, run: Run) -> Array | Sequence[Array]:
         results = run(body, xp.lax.optimization_barrier(operands) if again else operands)
         return results[0] if len(results) == 1 else results
 

@@ -136,7 +136,9 @@ def _layer(
         places = expand_dims(cast(positions(steps, xs), lengths.dtype), 1)
         alive = expand_dims(greater(sequence_length, places), 2)
 
-    def run(carry: Sequence[Output], part: tuple[Output, Output | None]) -> Any:
+    def run(
+        carry: Sequence[Output], part: tuple[Output, Output | None]
+    ) -> tuple[Any, Any] | tuple[list[Any], Any]:
         x, here = part
         updated = step(x, carry)
         if here is None:

@@ -353,7 +353,7 @@ class Scan(Op):
         unroll: int,
         run: Run,
         types: Types,
-    ) -> Any:
+    ) -> Array | Sequence[Array]:
         carry, rest = list(operands[:carries]), operands[carries + sequences :]
         parts = operands[carries : carries + sequences]
         stacked = [xp.empty(t.shape, t.dtype.numpy) for t in types.outputs[carries:]]
@@ -376,10 +376,10 @@ class Scan(Op):
         reverse: bool,
         unroll: int,
         run: Run,
-    ) -> Any:
+    ) -> Array | Sequence[Array]:
         rest = operands[carries + sequences :]
 
-        def step(carry: Any, parts: tuple[Array, ...]) -> Any:
+        def step(carry: Any, parts: tuple[Array, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
             outputs = run(body, [*carry, *parts, *rest])
             return tuple(outputs[:carries]), tuple(outputs[carries:])
 
@@ -564,7 +564,7 @@ def run_scan(
             part_spec, parameters[len(first) :]
         )
 
-    def called(carry: Any, part: Any) -> Any:
+    def called(carry: Any, part: Any) -> tuple[Any, ...]:
         pair = f(carry, part)
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ArgumentError(

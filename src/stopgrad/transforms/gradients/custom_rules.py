@@ -163,7 +163,7 @@ class custom_vjp(_Custom[P, R]):  # noqa: N801 - JAX's name
         result, residuals = pair
         _, spec = flatten(result)
 
-        def pullback(*cotangents: Any) -> Any:
+        def pullback(*cotangents: Any) -> tuple[Any] | tuple[Any, ...]:
             returned = self._running(bwd, *fixed, residuals, unflatten(spec, cotangents))
             parts = (
                 (returned,) if len(args) == 1 and not isinstance(returned, (tuple, list)) else tuple(returned)
@@ -230,7 +230,7 @@ class custom_jvp(_Custom[P, R]):  # noqa: N801 - JAX's name
                 the result; None for an argument on which the result does not depend.
         """
 
-        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             called: Any = self
             result = called(*primals)
             parts = [f(t, result, *primals) for f, t in zip(jvps, tangents, strict=True) if f is not None]

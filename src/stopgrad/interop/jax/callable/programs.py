@@ -35,7 +35,7 @@ class _Backend:
     name = "xla"
     namespace = jax_namespace()
 
-    def array(self, value: jax.Array, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: jax.Array, dtype: np.dtype[Any]) -> jax.Array:
         if isinstance(value, jax.Array) and value.dtype == dtype and not value.weak_type:
             return value
         return jnp.asarray(value, dtype)
@@ -273,10 +273,10 @@ def _zero(y: jax.Array) -> Any:
     return zero_from_primal(y, symbolic_zeros=True)
 
 
-def _zeros(x: Output) -> Any:
+def _zeros(x: Output) -> jax.Array:
     return jnp.zeros(x.shape, x.dtype.numpy)
 
 
-def _conjugate(g: jax.Array) -> Any:
+def _conjugate(g: jax.Array) -> jax.Array:
     """A cotangent of JAX as one of ours, or the reverse: complex ones are conjugates of each other."""
     return jnp.conj(g) if jnp.iscomplexobj(g) else g

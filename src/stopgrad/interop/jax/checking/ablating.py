@@ -77,7 +77,7 @@ def ablate(
 
 
 def _idle(
-    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: int | Sequence[int] | None
 ) -> dict[tuple[str, int] | None, str]:
     """Why the stops of lines do nothing, as far as the report on the function says it."""
     reasons: dict[tuple[str, int] | None, list[str]] = {}
@@ -134,7 +134,7 @@ class _Opened:
 def _gradient_of(closed: jex.ClosedJaxpr) -> Callable[[Any], Any]:
     function = jex.jaxpr_as_fun(closed)
 
-    def gradient(values: Sequence[Any]) -> Any:
+    def gradient(values: Sequence[Any]) -> list[Any]:
         results, pull = jax.vjp(function, *values)
         return [g.conj() if jnp.iscomplexobj(g) else g for g in pull([jnp.ones_like(y) for y in results])]
 

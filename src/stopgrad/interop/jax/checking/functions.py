@@ -74,7 +74,7 @@ def posed(
     return Posed(program, arrays, [i for i in asked if _is_inexact(list(arrays.values())[i])])
 
 
-def _concrete(what: str, path: str, value: Any, kind: Any) -> Any:
+def _concrete(what: str, path: str, value: Any, kind: Any) -> jax.Array:
     """An argument as JAX takes it, as an array."""
     if isinstance(value, jax.Array):  # That it was deleted was asked when it was traced.
         return value

@@ -68,7 +68,9 @@ def _run(
     return [read(v) for v in jaxpr.outvars]
 
 
-def _equation(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | None) -> list[Pair]:
+def _equation(
+    eqn: jex.JaxprEqn, inputs: Sequence[Pair], holds: Holds, place: RawLocation | None
+) -> list[Pair]:
     name, params = eqn.primitive.name, eqn.params
     if name == STOP:
         x = inputs[0]
@@ -90,7 +92,7 @@ def _equation(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation
     raise GraphError(f"check_gradients: a stop inside of {name} cannot be held at its value{where}")
 
 
-def _bound(eqn: Any, values: Sequence[Any]) -> list[Any]:
+def _bound(eqn: jex.JaxprEqn, values: Sequence[Any]) -> list[Any]:
     """The results of an equation."""
     if eqn.primitive.name in RULED:
         closed = inner_jaxprs(eqn.params)[0]
@@ -102,21 +104,21 @@ def _bound(eqn: Any, values: Sequence[Any]) -> list[Any]:
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
-def _both(eqn: Any, inputs: Sequence[Pair]) -> list[Pair]:
+def _both(eqn: jex.JaxprEqn, inputs: Sequence[Pair]) -> list[Pair]:
     base = _bound(eqn, [x.base for x in inputs])
     moved = _bound(eqn, [x.moved for x in inputs])
     return [Pair(b, m) for b, m in zip(base, moved, strict=True)]
 
 
-def _parts(closed: Any) -> tuple[jex.Jaxpr, Sequence[Any]]:
+def _parts(closed: jex.ClosedJaxpr) -> tuple[jex.Jaxpr, Sequence[Any]]:
     return getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
 
 
-def _closed(jaxpr: Any) -> jex.ClosedJaxpr:
+def _closed(jaxpr: jex.Jaxpr) -> jex.ClosedJaxpr:
     return jaxpr if hasattr(jaxpr, "jaxpr") else jex.ClosedJaxpr(jaxpr, ())
 
 
-def _has_stops(eqn: Any) -> bool:
+def _has_stops(eqn: jex.JaxprEqn) -> bool:
     """Whether an equation holds stops that act."""
     return any(
         True for inner in inner_jaxprs(eqn.params) for _ in stops_in(getattr(inner, "jaxpr", inner), None)
@@ -151,7 +153,7 @@ def _scan(
     jaxpr, captured = _parts(params["jaxpr"])
     fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
 
-    def body(carry: Any, parts: Any) -> Any:
+    def body(carry: Any, parts: Any) -> tuple[tuple[list[Any], list[Any]], tuple[list[Any], list[Any]]]:
         operands = [*fixed, *_pairs(carry), *_pairs(parts)]
         results = _run(jaxpr, captured, operands, holds, place)
         return _lists(results[:carries]), _lists(results[carries:])
@@ -170,7 +172,7 @@ def _lists(pairs: Sequence[Pair]) -> tuple[list[Any], list[Any]]:
     return [x.base for x in pairs], [x.moved for x in pairs]
 
 
-def _while(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | None) -> list[Pair]:
+def _while(eqn: jex.JaxprEqn, inputs: Sequence[Pair], holds: Holds, place: RawLocation | None) -> list[Pair]:
     """The loop runs as long as the moved values say; the base point's runs by itself for what it returns."""
     params = eqn.params
     tests, fixed = params["cond_nconsts"], params["body_nconsts"]
@@ -180,7 +182,7 @@ def _while(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | 
     def goes_on(carry: Any) -> Any:
         return jex.jaxpr_as_fun(_closed(cond))(*[x.moved for x in cond_consts], *carry[1])[0]
 
-    def step(carry: Any) -> Any:
+    def step(carry: Any) -> tuple[list[Any], list[Any]]:
         return _lists(_run(*body, [*consts, *_pairs(carry)], holds, place))
 
     _, moved = jax.lax.while_loop(goes_on, step, _lists(first))
@@ -188,12 +190,12 @@ def _while(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | 
     return [Pair(b, m) for b, m in zip(base, moved, strict=True)]
 
 
-def _cond(eqn: Any, inputs: Sequence[Pair], holds: Holds, place: RawLocation | None) -> list[Pair]:
+def _cond(eqn: jex.JaxprEqn, inputs: Sequence[Pair], holds: Holds, place: RawLocation | None) -> list[Pair]:
     """The branch that the moved values take, on both points; and what the base point's own branch returns."""
     index, operands = inputs[0], inputs[1:]
 
-    def branch(closed: Any) -> Callable[..., Any]:
-        def run(parts: Any) -> Any:
+    def branch(closed: jex.ClosedJaxpr) -> Callable[..., Any]:
+        def run(parts: Any) -> list[Any]:
             return _lists(_run(*_parts(closed), _pairs(parts), holds, place))[1]
 
         return run

@@ -54,7 +54,7 @@ def _listed(outputs: Sequence[sg.Output]) -> list[Output]:
 
 
 @rule("stop_gradient")
-def _stop_gradient(step: Step, x: Output) -> Any:
+def _stop_gradient(step: Step, x: Output) -> Output:
     if step.held and step.place is not None and is_installed(decode(step.place).file):
         return x  # A library may have made the gradient from the same function, in which the stop acts.
     return unconnected(x) if is_idiom(step.eqn) else sg.stop_gradient(x)
@@ -64,12 +64,12 @@ def _stop_gradient(step: Step, x: Output) -> Any:
 
 
 @rule(*CALLS, keys=True)
-def _call(step: Step, *inputs: Output) -> Any:
+def _call(step: Step, *inputs: Output) -> list[Output]:
     return step.run(step[CALLS[step.eqn.primitive.name]], *inputs)
 
 
 @rule(*RECOMPUTED, keys=True)
-def _checkpoint(step: Step, *inputs: Output) -> Any:
+def _checkpoint(step: Step, *inputs: Output) -> list[Output]:
     return _listed(sg.checkpoint(lambda *xs: step.run(step["jaxpr"], *xs))(*inputs))
 
 
@@ -94,11 +94,11 @@ def _branch(step: Step, closed: jex.ClosedJaxpr) -> Callable[..., Any]:
 
 
 @rule("scan", keys=True)
-def _scan(step: Step, *inputs: Output) -> Any:
+def _scan(step: Step, *inputs: Output) -> list[Output]:
     closed, (consts, carries) = step["jaxpr"], operands_of_scan(step.params)
     fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
 
-    def body(carry: Sequence[sg.Output], parts: Sequence[sg.Output]) -> Any:
+    def body(carry: Sequence[sg.Output], parts: Sequence[sg.Output]) -> tuple[list[Output], list[Output]]:
         results = step.run(closed, *fixed, *carry, *(parts or ()))
         return results[:carries], results[carries:]
 
@@ -118,7 +118,7 @@ def _steps_at_once(unroll: int, length: int) -> int:
 
 
 @rule("while", keys=True)
-def _while(step: Step, *inputs: Output) -> Any:
+def _while(step: Step, *inputs: Output) -> list[Output]:
     in_condition, in_body = step["cond_nconsts"], step["body_nconsts"]
     for_condition, for_body = inputs[:in_condition], inputs[in_condition : in_condition + in_body]
 
@@ -127,11 +127,11 @@ def _while(step: Step, *inputs: Output) -> Any:
     def goes_on(state: Sequence[Output]) -> Output:
         return step.run(step["cond_jaxpr"], *for_condition, *state)[0]
 
-    def condition(*state: Output) -> Any:
+    def condition(*state: Output) -> Output:
         going = goes_on(state)
         return sg.reduce_any(going) if batched else going
 
-    def body(*state: Output) -> Any:
+    def body(*state: Output) -> list[Output]:
         updated = step.run(step["body_jaxpr"], *for_body, *state)
         if not batched:
             return updated
@@ -147,7 +147,7 @@ def _while(step: Step, *inputs: Output) -> Any:
 
 
 @rule("platform_index")
-def _platform(step: Step) -> Any:
+def _platform(step: Step) -> Output:
     platforms = step["platforms"]
     here = next((i for i, names in enumerate(platforms) if names is None or "cpu" in names), 0)
     return const(np.asarray(here, np.int32))
@@ -157,7 +157,7 @@ def _platform(step: Step) -> Any:
 
 
 @rule("custom_jvp_call", "custom_vjp_call", keys=True)
-def _custom(step: Step, *inputs: Output) -> Any:
+def _custom(step: Step, *inputs: Output) -> list[Output]:
     ours = _computation(step.eqn)
     if ours is not None and [x.type for x in ours.inputs] == [x.type for x in inputs]:
         return _inlined(ours, inputs)
@@ -187,7 +187,7 @@ def _inlined(ours: Computation, inputs: Sequence[Output]) -> list[Output]:
 
 
 @rule(ANY)
-def _by_implementation(step: Step, *inputs: Output) -> Any:
+def _by_implementation(step: Step, *inputs: Output) -> list[Output]:
     """A primitive of a library that is implemented by others."""
     primitive = step.eqn.primitive
     try:
@@ -200,14 +200,14 @@ def _by_implementation(step: Step, *inputs: Output) -> Any:
 
 
 @rule("call_hi_primitive", keys=True)
-def _lowered(step: Step, *inputs: Output) -> Any:
+def _lowered(step: Step, *inputs: Output) -> list[Output]:
     """A primitive of JAX 0.11 and newer that says itself what it is made of."""
     lower = step.eqn.primitive.to_lojax
     closed = jax.make_jaxpr(lambda *xs: lower(*xs, **step.params))(*map(_shaped, step.avals))
     return owned(step, lambda step, *xs: step.run(closed, *xs), inputs)
 
 
-def _shaped(aval: Any) -> Any:
+def _shaped(aval: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
@@ -237,7 +237,7 @@ def owned(
             arguments[i] = x
         results = function(replace(step, held=True), *arguments)
 
-        def pullback(*gs: sg.Output) -> Any:
+        def pullback(*gs: sg.Output) -> list[Output | None]:
             cotangents = [gs[i] for i in smooth]
             with Inside(place=step.place):
                 if pulled.escapes:
@@ -355,7 +355,7 @@ def pullback_of(eqn: jex.JaxprEqn, wrt: Sequence[int], smooth: Sequence[int]) ->
     call = as_function(eqn)
 
     def parted(xs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
-        def partial(*parts: jax.Array) -> Any:
+        def partial(*parts: jax.Array) -> list[Any]:
             operands = list(xs)
             for i, part in zip(wrt, parts, strict=True):
                 operands[i] = part
@@ -364,12 +364,12 @@ def pullback_of(eqn: jex.JaxprEqn, wrt: Sequence[int], smooth: Sequence[int]) ->
 
         return partial, [xs[i] for i in wrt]
 
-    def pulled(xs: Sequence[Any], gs: Sequence[Any]) -> Any:
+    def pulled(xs: Sequence[Any], gs: Sequence[Any]) -> tuple[Any, Any]:
         function, parts = parted(xs)
         outputs, vjp = jax.vjp(function, *parts)
         return vjp(list(gs)), outputs  # What the rule returns as results tells what it takes, too.
 
-    def pushed(xs: Sequence[Any]) -> Any:
+    def pushed(xs: Sequence[Any]) -> tuple[Any, ...]:
         function, parts = parted(xs)
         return jax.jvp(function, parts, parts)
 

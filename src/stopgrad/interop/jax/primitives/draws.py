@@ -37,12 +37,12 @@ def _for_each(keys: Output, function: Callable[..., Any], *others: Output) -> An
 
 
 @rule("random_wrap", "random_unwrap", "random_clone", keys=True)
-def _random_wrap(step: Step, key: Output) -> Any:
+def _random_wrap(step: Step, key: Output) -> Output:
     return sg.identity(key)
 
 
 @rule("random_seed", keys=True)
-def _random_seed(step: Step, seeds: Output) -> Any:
+def _random_seed(step: Step, seeds: Output) -> Output:
     _check_threefry(step)
     if seeds.dtype.itemsize == 8:
         whole = sg.cast(seeds, sg.uint64)
@@ -84,7 +84,7 @@ _MANTISSAS = {sg.float64: 52, sg.float32: 23, sg.bfloat16: 7, sg.float16: 10}
 
 
 @rule("bitcast_convert_type")
-def _bitcast(step: Step, x: Output) -> Any:
+def _bitcast(step: Step, x: Output) -> Output:
     dtype = dtype_of(step["new_dtype"])
     if dtype.itemsize != x.dtype.itemsize or dtype.is_complex or x.dtype.is_complex:
         raise NotOurs("bits read as numbers of another size")
@@ -107,7 +107,7 @@ class _Layout:
         self.work = dtype if dtype.itemsize >= 4 else sg.float32
 
     @property
-    def units(self) -> Any:
+    def units(self) -> np.ndarray[Any, Any]:
         """The value of the last bit of the mantissa, by the exponent's bits."""
         powers = np.maximum(np.arange(self.exponents), 1) - self.bias - self.mantissa
         units = np.ldexp(np.ones(self.exponents), powers)

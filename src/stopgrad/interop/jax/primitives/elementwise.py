@@ -19,7 +19,7 @@ MOST_FACTORS = 64
 """Integer powers up to this are products, as in JAX."""
 
 
-def like(x: Output, value: float) -> Any:
+def like(x: Output, value: float) -> np.ndarray[Any, Any]:
     """A number of the dtype of x."""
     return np.asarray(value, x.dtype.numpy)
 
@@ -84,14 +84,14 @@ plain(
 
 
 @rule("abs")
-def _abs(step: Step, x: Output) -> Any:
+def _abs(step: Step, x: Output) -> Output:
     if x.dtype in _UNSIGNED.values():
         return sg.identity(x)
     return sg.maximum(x, -x) if x.dtype.is_floating else sg.abs(x)  # In JAX its derivative at 0 is 1.
 
 
 @rule("sign")
-def _sign(step: Step, x: Output) -> Any:
+def _sign(step: Step, x: Output) -> Output:
     if x.dtype in _UNSIGNED.values():
         return sg.cast(sg.not_equal(x, like(x, 0)), x.dtype)
     if x.dtype.is_complex:
@@ -106,7 +106,7 @@ def _rounded_sign(x: Output) -> Output:
 
 
 @rule("round")
-def _round(step: Step, x: Output) -> Any:
+def _round(step: Step, x: Output) -> Output:
     if int(step["rounding_method"]) == 1:
         return sg.round(x)
     whole = sg.trunc(x)  # Halves round away from zero.
@@ -120,12 +120,12 @@ def _logistic(step: Step, x: Output) -> Any:
 
 
 @rule("conj")
-def _conj(step: Step, x: Output) -> Any:
+def _conj(step: Step, x: Output) -> Output:
     return sg.conj(x) if x.dtype.is_complex else sg.complex(x, sg.zeros_like(x))
 
 
 @rule("div")
-def _div(step: Step, x: Output, y: Output) -> Any:
+def _div(step: Step, x: Output, y: Output) -> Output:
     if not x.dtype.is_integer:
         return sg.divide(x, y)
     return sg.floordiv(x - sg.truncatemod(x, y), y)  # Truncates toward zero.
@@ -155,7 +155,7 @@ def _ordered(x: Output, y: Output, numbers: Callable[..., Any], truths: Callable
 
 
 @rule("pow")
-def _pow(step: Step, x: Output, y: Output) -> Any:
+def _pow(step: Step, x: Output, y: Output) -> Output:
     return sg.pow(x, sg.cast(y, x.dtype))
 
 
@@ -176,7 +176,7 @@ def _integer_pow(step: Step, x: Output) -> Any:
 
 
 @rule("polynomial")
-def _polynomial(step: Step, x: Output, *coefficients: Output) -> Any:
+def _polynomial(step: Step, x: Output, *coefficients: Output) -> Output:
     value = sg.broadcast_to(coefficients[-1], step.result.shape)
     for coefficient in reversed(coefficients[:-1]):
         value = value * x + coefficient
@@ -184,19 +184,19 @@ def _polynomial(step: Step, x: Output, *coefficients: Output) -> Any:
 
 
 @rule("log2")
-def _log2(step: Step, x: Output) -> Any:
+def _log2(step: Step, x: Output) -> Output:
     return sg.log(x) / like(x, np.log(2.0))
 
 
 @rule("one_minus_square")
-def _one_minus_square(step: Step, x: Output) -> Any:
+def _one_minus_square(step: Step, x: Output) -> list[Output]:
     """JAX's own gradient is -2x; that of the product would be zero where x is tiny."""
     one = like(x, 1)
     return owned(step, lambda step, x: [(one + x) * (one - x)], [x])
 
 
 @rule("polygamma")
-def _polygamma(step: Step, m: Output, x: Output) -> Any:
+def _polygamma(step: Step, m: Output, x: Output) -> Output:
     if m.op.type == "Const":
         orders = np.unique(m.op.value.array)
         if orders.size == 1 and orders[0] == int(orders[0]) >= 0:
@@ -205,13 +205,13 @@ def _polygamma(step: Step, m: Output, x: Output) -> Any:
 
 
 @rule("clamp")
-def _clamp(step: Step, low: Output, x: Output, high: Output) -> Any:
+def _clamp(step: Step, low: Output, x: Output, high: Output) -> Output:
     # At a bound, the gradient is that of the bound.
     return sg.minimum(high, sg.maximum(low, x))
 
 
 @rule("convert_element_type")
-def _convert(step: Step, x: Output) -> Any:
+def _convert(step: Step, x: Output) -> Output:
     dtype = dtype_of(step["new_dtype"])
     return sg.identity(x) if dtype is x.dtype else sg.cast(x, dtype)
 
@@ -237,7 +237,7 @@ rule("le_to")(_in_total_order(sg.less_equal, None))
 
 
 @rule("select_n")
-def _select(step: Step, which: Output, *cases: Output) -> Any:
+def _select(step: Step, which: Output, *cases: Output) -> Output:
     constant_index = uniform(which)
     if constant_index is not None:  # For example a library's argument that says whether to stop a gradient.
         return sg.identity(cases[min(max(int(constant_index), 0), len(cases) - 1)])
@@ -275,7 +275,7 @@ def unsigned(dtype: DType) -> DType:
     return _UNSIGNED[dtype.itemsize]
 
 
-def within_word(function: Callable[..., Any], x: Output, y: Output, beyond: ArrayLike) -> Any:
+def within_word(function: Callable[..., Any], x: Output, y: Output, beyond: ArrayLike) -> Output:
     """A shift whose result is *beyond* if it is by as many bits as x has, or more."""
     bits = 8 * x.dtype.itemsize
     far = sg.greater_equal(sg.cast(y, unsigned(y.dtype)), np.asarray(bits, unsigned(y.dtype).numpy))
@@ -283,19 +283,19 @@ def within_word(function: Callable[..., Any], x: Output, y: Output, beyond: Arra
 
 
 @rule("shift_left")
-def _shift_left(step: Step, x: Output, y: Output) -> Any:
+def _shift_left(step: Step, x: Output, y: Output) -> Output:
     return within_word(sg.left_shift, x, y, like(x, 0))
 
 
 @rule("shift_right_logical")
-def _shift_right_logical(step: Step, x: Output, y: Output) -> Any:
+def _shift_right_logical(step: Step, x: Output, y: Output) -> Output:
     kind = unsigned(x.dtype)
     word = sg.cast(x, kind)
     return sg.cast(within_word(sg.right_shift, word, sg.cast(y, kind), like(word, 0)), x.dtype)
 
 
 @rule("shift_right_arithmetic")
-def _shift_right_arithmetic(step: Step, x: Output, y: Output) -> Any:
+def _shift_right_arithmetic(step: Step, x: Output, y: Output) -> Output:
     signed = dtype_of(f"int{8 * x.dtype.itemsize}")
     word = sg.cast(x, signed)
     sign = sg.where(sg.less(word, like(word, 0)), like(word, -1), like(word, 0))
@@ -303,7 +303,7 @@ def _shift_right_arithmetic(step: Step, x: Output, y: Output) -> Any:
 
 
 @rule("population_count")
-def _population_count(step: Step, x: Output) -> Any:
+def _population_count(step: Step, x: Output) -> Output:
     return sg.cast(_ones(sg.cast(x, unsigned(x.dtype))), x.dtype)
 
 
@@ -328,7 +328,7 @@ def _leading_zeros(step: Step, x: Output) -> Any:
 
 
 @rule("reduce_precision")
-def _reduce_precision(step: Step, x: Output) -> Any:
+def _reduce_precision(step: Step, x: Output) -> Output:
     precision = int(step["exponent_bits"]), int(step["mantissa_bits"])
     for dtype, bits in _PRECISIONS.items():
         if precision == bits:

@@ -32,14 +32,14 @@ def _starts(starts: Sequence[Output]) -> Output:
 
 
 @rule("dynamic_slice")
-def _dynamic_slice(step: Step, x: Output, *starts: Output) -> Any:
+def _dynamic_slice(step: Step, x: Output, *starts: Output) -> Output:
     if len(starts) > x.ndim:
         raise NotOurs("a size that is computed")
     return sg.dynamic_slice(x, _starts(starts), step["slice_sizes"]) if starts else sg.identity(x)
 
 
 @rule("dynamic_update_slice")
-def _dynamic_update_slice(step: Step, x: Output, updates: Output, *starts: Output) -> Any:
+def _dynamic_update_slice(step: Step, x: Output, updates: Output, *starts: Output) -> Output:
     return sg.dynamic_update_slice(x, updates, _starts(starts)) if starts else sg.identity(updates)
 
 
@@ -164,7 +164,7 @@ def _mode(step: Step) -> str:
 
 
 @rule("gather")
-def _gather(step: Step, x: Output, indices: Output) -> Any:
+def _gather(step: Step, x: Output, indices: Output) -> Output:
     numbers, sizes = step["dimension_numbers"], tuple(step["slice_sizes"])
     blocks = Blocks(
         tuple(x.shape),
@@ -195,7 +195,7 @@ def _spread(x: Output, rank: int) -> Output:
     return spread
 
 
-def _filling(step: Step, y: Output) -> Any:
+def _filling(step: Step, y: Output) -> np.ndarray[Any, Any]:
     """The value for indices that are out of bounds."""
     fill_value = step.params.get("fill_value")
     if fill_value is not None:
@@ -233,7 +233,7 @@ def _arranged(
 
 
 def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
-    def scatter(step: Step, x: Output, indices: Output, updates: Output) -> Any:
+    def scatter(step: Step, x: Output, indices: Output, updates: Output) -> Output:
         numbers = step["dimension_numbers"]
         many = tuple(indices.shape[:-1])
         dropped = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}

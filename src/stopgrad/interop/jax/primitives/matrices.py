@@ -21,7 +21,7 @@ def _transposed(x: Output) -> Output:
 
 
 @rule("cholesky")
-def _cholesky(step: Step, x: Output) -> Any:
+def _cholesky(step: Step, x: Output) -> Output | list[Output]:
     if _is_symmetrized(x):
         return sg.cholesky(x)
 
@@ -40,7 +40,7 @@ def _is_symmetrized(x: Output) -> bool:
 
 
 @rule("triangular_solve")
-def _triangular_solve(step: Step, a: Output, b: Output) -> Any:
+def _triangular_solve(step: Step, a: Output, b: Output) -> Output:
     lower, adjoint = bool(step["lower"]), bool(step["transpose_a"])
     if bool(step["conjugate_a"]) != adjoint:
         a = sg.conj(a)
@@ -56,14 +56,14 @@ def _triangular_solve(step: Step, a: Output, b: Output) -> Any:
 
 
 @rule("qr")
-def _qr(step: Step, x: Output) -> Any:
+def _qr(step: Step, x: Output) -> list[Output]:
     if step.params.get("pivoting"):
         raise NotOurs("a decomposition that exchanges columns")
     return list(sg.qr(x, full_matrices=bool(step["full_matrices"])))
 
 
 @rule("eigh")
-def _eigh(step: Step, x: Output) -> Any:
+def _eigh(step: Step, x: Output) -> list[Output]:
     if step.params.get("subset_by_index") not in (None, (0, x.shape[-1])):
         raise NotOurs("some of the eigenvalues")
     if not step["lower"]:
@@ -73,7 +73,7 @@ def _eigh(step: Step, x: Output) -> Any:
 
 
 @rule("eig")
-def _eig(step: Step, x: Output) -> Any:
+def _eig(step: Step, x: Output) -> list[Output]:
     if step["compute_left_eigenvectors"]:
         raise NotOurs("eigenvectors from the left")
     if not step["compute_right_eigenvectors"]:
@@ -82,7 +82,7 @@ def _eig(step: Step, x: Output) -> Any:
 
 
 @rule("svd")
-def _svd(step: Step, x: Output) -> Any:
+def _svd(step: Step, x: Output) -> list[Any]:
     if step.params.get("subset_by_index") is not None:
         raise NotOurs("some of the singular values")
     if not step["compute_uv"]:
@@ -92,14 +92,14 @@ def _svd(step: Step, x: Output) -> Any:
 
 
 @rule("lu")
-def _lu(step: Step, x: Output) -> Any:
+def _lu(step: Step, x: Output) -> list[Output]:
     (aval,) = step.avals
     loop = jax.make_jaxpr(linalg._lu_python)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
     return owned(step, lambda step, y: step.run(loop, y), [x])
 
 
 @rule("custom_linear_solve")
-def _linear_solve(step: Step, *inputs: Output) -> Any:
+def _linear_solve(step: Step, *inputs: Output) -> list[Output]:
     lengths, jaxprs = step["const_lengths"], step["jaxprs"]
     before = lengths.matvec + lengths.vecmat
 

@@ -12,7 +12,7 @@ from stopgrad.ops.order.sorting import TopKV2
 
 
 @rule("sort")
-def _sort(step: Step, *xs: Output) -> Any:
+def _sort(step: Step, *xs: Output) -> Output | list[Output]:
     axis, keys = step["dimension"], step["num_keys"]
     if any(x.dtype.is_complex for x in xs[:keys]):
         raise NotOurs("an order of complex numbers")
@@ -31,7 +31,7 @@ def _comparable(x: Output) -> Output:
     return comparable
 
 
-def _sorted(x: Output, axis: int) -> Any:
+def _sorted(x: Output, axis: int) -> Output:
     return sg.cast(sg.sort(_comparable(x), axis=axis), x.dtype) if x.dtype.is_bool else sg.sort(x, axis=axis)
 
 

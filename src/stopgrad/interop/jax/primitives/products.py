@@ -75,7 +75,7 @@ def _as_matrices(
 
 
 @rule("conv_general_dilated")
-def _conv(step: Step, x: Output, filters: Output) -> Any:
+def _conv(step: Step, x: Output, filters: Output) -> Output:
     numbers = step["dimension_numbers"]
     x, filters = _working(step, x, filters)
     if not x.dtype.is_floating:
@@ -129,7 +129,7 @@ def _batches_as_channels(x: Output, batches: int) -> Output:
 
 
 @rule("mulhi")
-def _high_part(step: Step, x: Output, y: Output) -> Any:
+def _high_part(step: Step, x: Output, y: Output) -> Output:
     if x.dtype is not sg.uint32:
         raise NotOurs("the high part of a product of other than uint32")
     wide = sg.cast(x, sg.uint64) * sg.cast(y, sg.uint64)

@@ -21,7 +21,7 @@ from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
 
 
 @rule("broadcast_in_dim")
-def _broadcast_in_dim(step: Step, x: Output, *sizes: Output) -> Any:
+def _broadcast_in_dim(step: Step, x: Output, *sizes: Output) -> Output:
     if sizes:
         raise NotOurs("a size that is computed")
     shape, places = step["shape"], step["broadcast_dimensions"]
@@ -36,7 +36,7 @@ def _broadcast_in_dim(step: Step, x: Output, *sizes: Output) -> Any:
 
 
 @rule("reshape")
-def _reshape(step: Step, x: Output, *sizes: Output) -> Any:
+def _reshape(step: Step, x: Output, *sizes: Output) -> Output:
     if sizes:
         raise NotOurs("a reshape with computed sizes")
     order = step["dimensions"]
@@ -45,42 +45,42 @@ def _reshape(step: Step, x: Output, *sizes: Output) -> Any:
 
 
 @rule("squeeze")
-def _squeeze(step: Step, x: Output) -> Any:
+def _squeeze(step: Step, x: Output) -> Output:
     return sg.reshape(x, step.result.shape)
 
 
 @rule("transpose")
-def _transpose(step: Step, x: Output) -> Any:
+def _transpose(step: Step, x: Output) -> Output:
     return sg.transpose(x, step["permutation"])
 
 
 @rule("rev")
-def _rev(step: Step, x: Output) -> Any:
+def _rev(step: Step, x: Output) -> Output:
     return sg.reverse(x, step["dimensions"]) if step["dimensions"] else sg.identity(x)
 
 
 @rule("concatenate")
-def _concatenate(step: Step, *xs: Output) -> Any:
+def _concatenate(step: Step, *xs: Output) -> Output:
     return sg.concat(xs, step["dimension"])
 
 
 @rule("split")
-def _split(step: Step, x: Output) -> Any:
+def _split(step: Step, x: Output) -> tuple[Output, ...]:
     return sg.split(x, list(step["sizes"]), step["axis"])
 
 
 @rule("tile")
-def _tile(step: Step, x: Output) -> Any:
+def _tile(step: Step, x: Output) -> Output:
     return sg.tile(x, step["reps"])
 
 
 @rule("stack")
-def _stack(step: Step, *xs: Output) -> Any:
+def _stack(step: Step, *xs: Output) -> Output:
     return sg.stack(list(xs), axis=step["axis"])
 
 
 @rule("unstack")
-def _unstack(step: Step, x: Output) -> Any:
+def _unstack(step: Step, x: Output) -> list[Output]:
     return sg.unstack(x, axis=step["axis"])
 
 
@@ -112,7 +112,7 @@ def cut(x: Output, spans: Sequence[tuple[Any, Any, int]]) -> Output:
 
 
 @rule("slice")
-def _slice(step: Step, x: Output) -> Any:
+def _slice(step: Step, x: Output) -> Output:
     steps = step["strides"] or (1,) * x.ndim
     spans = [
         (low, -(-(high - low) // stride) if high > low else 0, stride)
@@ -122,7 +122,7 @@ def _slice(step: Step, x: Output) -> Any:
 
 
 @rule("pad")
-def _pad(step: Step, x: Output, value: Output) -> Any:
+def _pad(step: Step, x: Output, value: Output) -> Output:
     return padded(x, step["padding_config"], value)
 
 
@@ -148,7 +148,7 @@ def padded(
     return cut(x, spans)
 
 
-def _is_zero(value: Any) -> bool:
+def _is_zero(value: Output | int | np.ndarray[Any, Any]) -> bool:
     if isinstance(value, Output):
         return value.op.type == "Const" and not value.op.value.array.any()
     return not np.any(value)
@@ -167,7 +167,9 @@ def _reduces(function: Callable[..., Any]) -> Any:
     return reduce
 
 
-def _extreme(numbers: Callable[..., Any], truths: Callable[..., Any]) -> Any:
+def _extreme(
+    numbers: Callable[..., Any], truths: Callable[..., Any]
+) -> Callable[[Output, Sequence[int]], Any]:
     def reduce(x: Output, axes: Sequence[int]) -> Any:
         if x.dtype.is_complex:
             raise NotOurs("the largest of complex numbers")
@@ -221,7 +223,7 @@ rule("reduce_xor")(_reduces(_bits(None, sg.bitwise_xor, 0)))
 
 
 @rule("reduce")
-def _reduce(step: Step, *operands: Output) -> Any:
+def _reduce(step: Step, *operands: Output) -> list[Output]:
     xs, starts = operands[: len(operands) // 2], operands[len(operands) // 2 :]
     body, axes = step["jaxpr"], tuple(step["dimensions"])
 
@@ -243,7 +245,7 @@ def _elementwise(step: Step, body: jex.ClosedJaxpr, operands: Sequence[Output]) 
     return [sg.reshape(y, shape) for y in results]
 
 
-def _position(function: Callable[..., Any]) -> Any:
+def _position(function: Callable[..., Any]) -> Callable[[Step, Output], Any]:
     def position(step: Step, x: Output) -> Any:
         (axis,) = step["axes"]
         return function(sg.cast(x, sg.int32) if x.dtype.is_bool else x, axis, dtype_of(step["index_dtype"]))
@@ -258,7 +260,7 @@ rule("argmin")(_position(sg.argmin))
 # ---------------------------------------------------------------------------------------- cumulative
 
 
-def _cumulative(function: Callable[..., Any]) -> Any:
+def _cumulative(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda step, x: function(x, axis=step["axis"], reverse=step["reverse"])
 
 
@@ -280,6 +282,6 @@ plain(dict.fromkeys(_WHERE_IT_IS, lambda *xs: [sg.identity(x) for x in xs]))
 
 
 @rule("sharding_constraint")
-def _sharding_constraint(step: Step, x: Output) -> Any:
+def _sharding_constraint(step: Step, x: Output) -> Output:
     # A sharding without the names of axes says nothing about another mesh.
     return sg.shard(x, step["sharding"]) if hasattr(step["sharding"], "spec") else sg.identity(x)

@@ -71,17 +71,17 @@ def _pooled(step: Step, x: Output) -> Output:
 
 
 @rule("reduce_window_max")
-def _window_max(step: Step, x: Output) -> Any:
+def _window_max(step: Step, x: Output) -> Output:
     return _pooled(step, x)
 
 
 @rule("reduce_window_min")
-def _window_min(step: Step, x: Output) -> Any:
+def _window_min(step: Step, x: Output) -> Output:
     return -_pooled(step, -x)
 
 
 @rule("reduce_window_sum")
-def _window_sum(step: Step, x: Output) -> Any:
+def _window_sum(step: Step, x: Output) -> Output:
     moving = _Moving(step, x.shape)
     config = [(low, high, gap - 1) for (low, high), gap in zip(moving.padding, moving.gaps, strict=True)]
     x = padded(x, config, like(x, 0))
@@ -129,7 +129,7 @@ def _selects_largest(step: Step) -> bool:
 
 
 @rule("select_and_scatter_add")
-def _scatter_to_largest(step: Step, g: Output, x: Output) -> Any:
+def _scatter_to_largest(step: Step, g: Output, x: Output) -> Output:
     moving = _Moving(step, x.shape)
     chosen = x if _selects_largest(step) else -x
     scattered = apply(MaxPoolGrad, (moving.to_pool(chosen), moving.to_pool(g)), moving.geometry)
@@ -137,7 +137,7 @@ def _scatter_to_largest(step: Step, g: Output, x: Output) -> Any:
 
 
 @rule("select_and_gather_add")
-def _gather_of_largest(step: Step, tangents: Output, x: Output) -> Any:
+def _gather_of_largest(step: Step, tangents: Output, x: Output) -> Output:
     moving = _Moving(step, x.shape)
     if any(gap != 1 for gap in moving.gaps):
         raise NotOurs("windows between gaps")

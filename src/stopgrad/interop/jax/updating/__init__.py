@@ -67,7 +67,7 @@ def _undone(
         yield
 
 
-def _copies(tree: Any) -> Any:
+def _copies(tree: tuple[Any, ...] | dict[str, Any]) -> Any:
     """A structure with copies of its arrays; one with modules, which are shared, as it is."""
     return tree if modules_in(tree) else copied(tree)
 

@@ -36,10 +36,10 @@ class _Recording(NamedTuple):
     update: Callable[..., Any]
 
 
-def _recording(tx: Any, raw: list[tuple[Any, ...]]) -> Any:
+def _recording(tx: Any, raw: list[tuple[Any, ...]]) -> _Recording:
     """A transformation that does what another does, and notes the paths at which it hands on what it got."""
 
-    def update(gradients: Any, state: Any, params: Any = None, **more: Any) -> Any:
+    def update(gradients: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, Any]:
         updates, state = tx.update(gradients, state, params, **more)
         received = jax.tree_util.tree_flatten_with_path(gradients)[0]
         passed = dict(jax.tree_util.tree_flatten_with_path(updates)[0])
@@ -169,7 +169,7 @@ class _OfTransformation:
         return self._whole
 
 
-def _added(p: Any, u: Any) -> Any:
+def _added(p: Any, u: Any) -> jax.Array:
     """A parameter with its update, in its own dtype, as ``optax.apply_updates`` has it."""
     return jnp.asarray(p + u).astype(jnp.asarray(p).dtype)
 

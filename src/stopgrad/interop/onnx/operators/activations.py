@@ -65,6 +65,12 @@ def line(x: sg.Output, alpha: float, beta: float) -> Any:
     return sg.clip_by_value(straight, brought(0, x.dtype), brought(1, x.dtype))
 
 
+def thresholded_relu(node: Call, x: sg.Output) -> Any:
+    """The operator has a body in onnx, but not where a fused product names it as its activation."""
+    limit = brought(_number(node, "alpha", 1.0), x.dtype)
+    return sg.where(sg.greater(x, limit), x, brought(0, x.dtype))
+
+
 def shrink(node: Call, x: sg.Output) -> Any:
     bias, limit = _number(node, "bias", 0.0), _number(node, "lambd", 0.5)
     # Compared as floats, since 0.5 is no integer; the operator's own body would also negate unsigned ones.
@@ -119,6 +125,7 @@ ACTIVATIONS: Table = {
     "Softsign": _of_features(sg.softsign),
     "Sigmoid": _of_features(sg.sigmoid),
     "Tanh": _of_features(sg.tanh),
+    "ThresholdedRelu": thresholded_relu,
     "Shrink": shrink,
     "Clip": clip,
     "Softmax": _over_axes(sg.softmax),

@@ -55,7 +55,7 @@ class _Results:
         return tuple(results)
 
 
-def _chosen(node: Call, functions: Sequence[Function], args: Sequence[Any], build: Any) -> Any:
+def _chosen(node: Call, functions: Sequence[Function], args: Sequence[Any], build: Any) -> tuple[Any, ...]:
     """One of several functions; *build* gets them as functions without arguments."""
     results = _Results(node)
 
@@ -80,7 +80,7 @@ def _truth(node: Call, x: sg.Output) -> Any:
 
 
 @knows_all
-def _if(node: Call, condition: Any, *args: Any) -> Any:
+def _if(node: Call, condition: Any, *args: Any) -> tuple[Any, ...]:
     """One branch if the condition is known; otherwise a ``cond`` of both."""
     branches = [node.attribute("then_branch"), node.attribute("else_branch")]
     if node.is_known(condition) and isinstance(condition, Known) and not condition.is_symbolic:
@@ -90,7 +90,7 @@ def _if(node: Call, condition: Any, *args: Any) -> Any:
 
 
 @knows_all
-def _case(node: Call, index: Any, *args: Any) -> Any:
+def _case(node: Call, index: Any, *args: Any) -> tuple[Any, ...]:
     """The function of an index; the last one if there is none of that index."""
     branches: list[Function] = node.attribute("branches")
     if isinstance(index, Known) and not index.is_symbolic:
@@ -106,7 +106,7 @@ def _case(node: Call, index: Any, *args: Any) -> Any:
 
 
 @knows_all
-def _while(node: Call, *states: Any) -> Any:
+def _while(node: Call, *states: Any) -> tuple[Any, ...]:
     return Loop(node, node.attribute("cond"), node.attribute("body"), states).built()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType
+from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
@@ -26,31 +27,31 @@ def sizes_known(sizes: list[Any], dtype: DType) -> Known:
     return Known(array.astype(dtype.numpy), dtype)
 
 
-def _shape(node: Call, x: sg.Output) -> Any:
+def _shape(node: Call, x: sg.Output) -> Known:
     return sizes_known(list(x.shape), wanted_dtype(node, "out_type", sg.int32))
 
 
-def _shapes(node: Call, *xs: sg.Output) -> Any:
+def _shapes(node: Call, *xs: sg.Output) -> tuple[Known, ...]:
     return tuple([_shape(node, x) for x in xs])
 
 
-def _size(node: Call, x: sg.Output) -> Any:
+def _size(node: Call, x: sg.Output) -> Known:
     count = sizes_known([product(x.shape)], wanted_dtype(node, "out_type", sg.int32))
     return Known(count.array.reshape(()), count.dtype)
 
 
-def _rank(node: Call, x: sg.Output) -> Any:
+def _rank(node: Call, x: sg.Output) -> Known:
     return Known(np.asarray(x.ndim, np.int32))
 
 
 @knows(0, 1)
-def _broadcast_shapes(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Any:
+def _broadcast_shapes(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Known:
     dtype = wanted_dtype(node, "T", sg.int32)
     return sizes_known(list(sg.broadcast_static_shape(node.sizes(x), node.sizes(y))), dtype)
 
 
 @knows(0, 1)
-def _broadcast_gradient_axes(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Any:
+def _broadcast_gradient_axes(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> tuple[Known, ...]:
     """The axes over which the gradient of each operand of a broadcast is summed.
 
     Where both sizes are 1, the axis is among both, as TensorFlow has it, unless the shapes are equal.
@@ -70,7 +71,7 @@ def _broadcast_gradient_axes(node: Call, x: sg.Output | Known, y: sg.Output | Kn
     return tuple([Known(np.asarray(axes, dtype.numpy), dtype) for axes in summed])
 
 
-def _concat_offsets(node: Call, axis: sg.Output | Known, *shapes: Any) -> Any:
+def _concat_offsets(node: Call, axis: sg.Output | Known, *shapes: Any) -> tuple[Any, ...]:
     """Where each of several tensors begins in their concatenation."""
     along = int(node.known(axis))
     start: Any = 0
@@ -88,15 +89,15 @@ def _concat_offsets(node: Call, axis: sg.Output | Known, *shapes: Any) -> Any:
 
 
 @knows(0)
-def _filled(node: Call, shape: sg.Output | Known, value: sg.Output) -> Any:
+def _filled(node: Call, shape: sg.Output | Known, value: sg.Output) -> Output:
     return sg.broadcast_to(sg.reshape(value, []), list(node.sizes(shape)))
 
 
-def _zeros_like(node: Call, x: sg.Output) -> Any:
+def _zeros_like(node: Call, x: sg.Output) -> Output:
     return sg.zeros_like(x)
 
 
-def _ones_like(node: Call, x: sg.Output) -> Any:
+def _ones_like(node: Call, x: sg.Output) -> Output:
     return sg.ones_like(x)
 
 
@@ -132,7 +133,7 @@ def _number(node: Call, x: sg.Output | Known) -> Any:
 
 
 @knows(2)
-def _linspace(node: Call, start: sg.Output, stop: sg.Output, count: sg.Output | Known) -> Any:
+def _linspace(node: Call, start: sg.Output, stop: sg.Output, count: sg.Output | Known) -> Output:
     number = int(node.known(count))
     bounded(number, "so many numbers")
     return sg.linspace(ungraded(start), ungraded(stop), number)

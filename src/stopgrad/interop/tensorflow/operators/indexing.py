@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import bounded, brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
@@ -16,17 +17,17 @@ from stopgrad.interop.tensorflow.operators.moving import axis_in, checked_axis
 # ------------------------------------------------------------------------------------------------- reading
 
 
-def _gathered_rows(node: Call, x: sg.Output, indices: sg.Output) -> Any:
+def _gathered_rows(node: Call, x: sg.Output, indices: sg.Output) -> Output:
     return sg.gather(x, indices, axis=0)
 
 
 @knows(2)
-def _gathered(node: Call, x: sg.Output, indices: sg.Output, axis: sg.Output | Known) -> Any:
+def _gathered(node: Call, x: sg.Output, indices: sg.Output, axis: sg.Output | Known) -> Output:
     place, batch = axis_in(node, axis, x.ndim), int(node.attribute("batch_dims", 0))
     return sg.gather(x, indices, axis=place, batch_dims=batch)
 
 
-def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> Any:
+def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> Output:
     return sg.gather_nd(x, indices)
 
 
@@ -34,7 +35,7 @@ def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> Any:
 
 
 @knows(2)
-def _scattered(node: Call, indices: sg.Output, updates: sg.Output, shape: sg.Output | Known) -> Any:
+def _scattered(node: Call, indices: sg.Output, updates: sg.Output, shape: sg.Output | Known) -> Output:
     """Updates at their places in zeros; those for the same place add up."""
     return sg.scatter_nd(indices, updates, list(node.sizes(shape)))
 
@@ -63,7 +64,7 @@ def _stitched(node: Call, *operands: Any) -> Any:
     return sg.gather(together, np.maximum(source, 0), axis=0) if count else together
 
 
-def _inverted(node: Call, x: sg.Output) -> Any:
+def _inverted(node: Call, x: sg.Output) -> Output:
     return sg.invert_permutation(x)
 
 
@@ -71,7 +72,9 @@ def _inverted(node: Call, x: sg.Output) -> Any:
 
 
 @knows(1)
-def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, on: sg.Output, off: sg.Output) -> Any:
+def _one_hot(
+    node: Call, indices: sg.Output, depth: sg.Output | Known, on: sg.Output, off: sg.Output
+) -> Output:
     axis = checked_axis(node, int(node.attribute("axis", -1)), indices.ndim + 1)
     hits = brought(indices, sg.int64) if indices.dtype.kind == "u" else indices
     yes, no = (sg.reshape(ungraded(x), []) for x in (on, off))
@@ -79,14 +82,14 @@ def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, on: sg.Ou
 
 
 @knows(0)
-def _where(node: Call, x: sg.Output | Known) -> Any:
+def _where(node: Call, x: sg.Output | Known) -> Known:
     """The places of what is not 0, as many as there are: known values alone have a known number of them."""
     values = node.known(x)
     return Known(np.argwhere(values).astype(np.int64))
 
 
 @knows(0, 1)
-def _unique(node: Call, x: sg.Output | Known, axis: sg.Output | Known | None = None) -> Any:
+def _unique(node: Call, x: sg.Output | Known, axis: sg.Output | Known | None = None) -> tuple[Known, ...]:
     """The different values of known ones, in the order in which they appear first."""
     values, dtype = node.known(x), wanted_dtype(node, "out_idx", sg.int32)
     axes = [] if axis is None else node.known(axis).reshape(-1).tolist()
@@ -103,7 +106,7 @@ def _unique(node: Call, x: sg.Output | Known, axis: sg.Output | Known | None = N
 
 
 @knows(0, 1)
-def _difference(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Any:
+def _difference(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> tuple[Known, Known]:
     """The known values that are not among others, and where they stand."""
     values = node.known(x)
     positions = np.flatnonzero(~np.isin(values, node.known(y)))
@@ -113,13 +116,13 @@ def _difference(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> Any:
 def _searched(side: str) -> Rule:
     """For each row of sorted numbers, where values would be put in."""
 
-    def rule(node: Call, rows: sg.Output, values: sg.Output) -> Any:
+    def rule(node: Call, rows: sg.Output, values: sg.Output) -> Output:
         return sg.searchsorted(rows, values, side, wanted_dtype(node, "out_type", sg.int32))
 
     return rule
 
 
-def _bucketized(node: Call, x: sg.Output) -> Any:
+def _bucketized(node: Call, x: sg.Output) -> Output:
     bounds = np.asarray(node.attribute("boundaries"), np.float32)
     values = x if x.dtype.is_floating else sg.cast(x, sg.float64)
     return brought(sg.digitize(values, brought(bounds, values.dtype)), sg.int32)

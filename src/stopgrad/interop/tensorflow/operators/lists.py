@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.sizes import Dim
 from stopgrad.base.types import DType
+from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows, knows_all
 from stopgrad.interop.tensorflow.operators.generators import sizes_known
@@ -110,7 +112,7 @@ class TensorList:
         more = sg.zeros([length - self.length, *rows.shape[1:]], rows.dtype)
         return TensorList(length, None, None, sg.concat([rows, more], 0))
 
-    def item_at(self, index: sg.Output) -> Any:
+    def item_at(self, index: sg.Output) -> Output:
         """An element."""
         return sg.gather(self.filled(), index, axis=0)
 
@@ -142,7 +144,7 @@ def _merged(a: Sequence[Any] | None, b: Sequence[Any] | None) -> tuple[Any, ...]
     return tuple([y if x is None else x for x, y in zip(a, b, strict=True)])
 
 
-def _settled(node: Call, x: TensorList, shape: Any) -> TensorList:
+def _settled(node: Call, x: TensorList, shape: tuple[Any, ...] | tuple[int | Dim, ...] | None) -> TensorList:
     """A list whose elements have a shape that an operand tells, if it was unknown."""
     if x.is_empty:
         dtype = x.dtype or node.attribute("element_dtype") or node.attribute("dtype")
@@ -156,22 +158,22 @@ def _settled(node: Call, x: TensorList, shape: Any) -> TensorList:
 
 
 @knows(0, 1)
-def _reserved(node: Call, shape: Any, count: Any) -> Any:
+def _reserved(node: Call, shape: Any, count: Any) -> TensorList:
     return TensorList(node.sizes(count)[0], _shape(node, shape), node.attribute("element_dtype"))
 
 
 @knows(0, 1)
-def _empty(node: Call, shape: Any, most: Any) -> Any:
+def _empty(node: Call, shape: Any, most: Any) -> TensorList:
     return TensorList(0, _shape(node, shape), node.attribute("element_dtype"))
 
 
 @knows(1)
-def _from_tensor(node: Call, x: sg.Output, shape: Any) -> Any:
+def _from_tensor(node: Call, x: sg.Output, shape: Any) -> TensorList:
     return TensorList(x.shape[0], None, None, x)
 
 
 @knows(0, 1)
-def _set(node: Call, x: object, index: Any, item: sg.Output) -> Any:
+def _set(node: Call, x: object, index: Any, item: sg.Output) -> TensorList:
     items = _listed(node, x)
     place = int(index.array.reshape(-1)[0]) if isinstance(index, Known) and not index.is_symbolic else None
     if place is not None and not isinstance(items.length, sg.Dim) and not 0 <= place < items.length:
@@ -183,7 +185,7 @@ def _set(node: Call, x: object, index: Any, item: sg.Output) -> Any:
 
 
 @knows(0, 2)
-def _get(node: Call, x: object, index: sg.Output, shape: Any = None) -> Any:
+def _get(node: Call, x: object, index: sg.Output, shape: Any = None) -> Output:
     items = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
     return items.item_at(index)
 
@@ -194,13 +196,13 @@ def _stacked(node: Call, x: object, shape: Any = None) -> Any:
 
 
 @knows(0, 2)
-def _gathered(node: Call, x: object, indices: sg.Output, shape: Any = None) -> Any:
+def _gathered(node: Call, x: object, indices: sg.Output, shape: Any = None) -> Output:
     items = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
     return sg.gather(items.filled(), indices, axis=0)
 
 
 @knows(1, 2, 3)
-def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = None) -> Any:
+def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = None) -> TensorList:
     size = -1 if count is None else node.sizes(count)[0]
     length = size if isinstance(size, sg.Dim) or size >= 0 else None
     if length is None:
@@ -209,19 +211,19 @@ def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = 
     return TensorList(length, None, None, _written(rows, node.tensor(indices), x))
 
 
-def _written(rows: sg.Output, indices: sg.Output, x: sg.Output) -> Any:
+def _written(rows: sg.Output, indices: sg.Output, x: sg.Output) -> Output:
     return sg.tensor_scatter_nd_update(rows, sg.expand_dims(sg.cast(indices, sg.int32), -1), x)
 
 
 @knows(0)
-def _scattered_into(node: Call, x: object, values: sg.Output, indices: sg.Output) -> Any:
+def _scattered_into(node: Call, x: object, values: sg.Output, indices: sg.Output) -> TensorList:
     items = _settled(node, _listed(node, x), tuple(values.shape[1:]))
     items = items if items.dtype is not None else TensorList(items.length, items.shape, values.dtype)
     return items.alike(_written(items.filled(), indices, values))
 
 
 @knows(0)
-def _length(node: Call, x: object) -> Any:
+def _length(node: Call, x: object) -> Known:
     length = _listed(node, x).length
     array = np.empty((), object)
     array[()] = length
@@ -229,7 +231,7 @@ def _length(node: Call, x: object) -> Any:
 
 
 @knows(0)
-def _element_shape(node: Call, x: object) -> Any:
+def _element_shape(node: Call, x: object) -> Known:
     items = _listed(node, x)
     if not items.is_settled:
         node.fail("nothing tells the shape of the elements of its list")
@@ -238,7 +240,7 @@ def _element_shape(node: Call, x: object) -> Any:
 
 
 @knows(0)
-def _pushed(node: Call, x: object, item: sg.Output) -> Any:
+def _pushed(node: Call, x: object, item: sg.Output) -> TensorList:
     items = _listed(node, x)
     if isinstance(items.length, sg.Dim) or items.length >= LONGEST:
         node.fail(f"its list has more than {LONGEST} elements, or an unknown number")
@@ -248,7 +250,7 @@ def _pushed(node: Call, x: object, item: sg.Output) -> Any:
 
 
 @knows(0, 1)
-def _popped(node: Call, x: object, shape: Any) -> Any:
+def _popped(node: Call, x: object, shape: Any) -> tuple[TensorList, Any]:
     items = _settled(node, _listed(node, x), _shape(node, shape))
     if isinstance(items.length, sg.Dim) or items.length < 1:
         node.fail("its list is empty, or its length is no number")
@@ -257,12 +259,12 @@ def _popped(node: Call, x: object, shape: Any) -> Any:
 
 
 @knows(0, 1)
-def _resized(node: Call, x: object, count: Any) -> Any:
+def _resized(node: Call, x: object, count: Any) -> TensorList:
     return _listed(node, x).resized(node.sizes(count)[0])
 
 
 @knows(0, 1, 2)
-def _joined(node: Call, x: object, shape: Any = None, lengths: Any = None) -> Any:
+def _joined(node: Call, x: object, shape: Any = None, lengths: Any = None) -> tuple[Any, ...]:
     """The elements, which have one shape here, one behind the other; and their lengths."""
     rows = _listed(node, x).filled()
     if rows.ndim < 2:
@@ -280,18 +282,18 @@ class ArrayHandle:
 
 
 @knows(0)
-def _array(node: Call, count: Any) -> Any:
+def _array(node: Call, count: Any) -> tuple[ArrayHandle, TensorList]:
     shape = node.attribute("element_shape")
     return ArrayHandle(), TensorList(node.sizes(count)[0], shape, node.attribute("dtype"))
 
 
 @knows_all
-def _array_written(node: Call, handle: object, index: Any, value: Any, flow: Any) -> Any:
+def _array_written(node: Call, handle: object, index: Any, value: Any, flow: Any) -> TensorList:
     return _listed(node, flow).with_item(node.tensor(index), node.tensor(value))
 
 
 @knows_all
-def _array_read(node: Call, handle: object, index: Any, flow: Any) -> Any:
+def _array_read(node: Call, handle: object, index: Any, flow: Any) -> Output:
     return _listed(node, flow).item_at(node.tensor(index))
 
 
@@ -311,7 +313,7 @@ def _are_all(node: Call, indices: Any, length: Any) -> bool:
 
 
 @knows_all
-def _array_scattered(node: Call, handle: object, indices: Any, value: Any, flow: Any) -> Any:
+def _array_scattered(node: Call, handle: object, indices: Any, value: Any, flow: Any) -> TensorList:
     items, rows = _listed(node, flow), node.tensor(value)
     if _are_all(node, indices, items.length):
         return items.alike(rows)
@@ -320,7 +322,7 @@ def _array_scattered(node: Call, handle: object, indices: Any, value: Any, flow:
 
 
 @knows_all
-def _array_size(node: Call, handle: object, flow: Any) -> Any:
+def _array_size(node: Call, handle: object, flow: Any) -> Known:
     return _length(node, flow)
 
 

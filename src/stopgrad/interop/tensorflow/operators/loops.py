@@ -195,7 +195,7 @@ class Loop:
         self._settle()
         true = sg.constant(np.bool_(True))
 
-        def step(carry: Sequence[sg.Output], i: sg.Output) -> Any:
+        def step(carry: Sequence[sg.Output], i: sg.Output) -> tuple[list[Any], list[Any]]:
             going = sg.logical_and(carry[0], self._holds(carry[1:], i))
             states = list(carry[1:])
             following = sg.cond(going, lambda: self._next(states, i)[0], lambda: states)
@@ -213,7 +213,7 @@ class Loop:
         def going(*carry: sg.Output) -> Any:
             return self._holds(carry[len(counted) :], carry[0] if counted else zero)
 
-        def step(*carry: sg.Output) -> Any:
+        def step(*carry: sg.Output) -> list[Any]:
             i = carry[0] if counted else zero
             following, _ = self._next(carry[len(counted) :], i)
             return [*([sg.add(i, np.int32(1))] if counted else []), *following]

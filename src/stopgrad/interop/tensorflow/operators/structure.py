@@ -21,7 +21,7 @@ def _same(node: Call, x: Any) -> Any:
 
 
 @knows_all
-def _each(node: Call, *xs: Any) -> Any:
+def _each(node: Call, *xs: Any) -> tuple[Any, ...]:
     return xs
 
 
@@ -41,7 +41,7 @@ def _prevented(node: Call, x: sg.Output) -> Any:
 
 
 @knows_all
-def _called(node: Call, *args: Any) -> Any:
+def _called(node: Call, *args: Any) -> tuple[Any, ...]:
     return tuple(node.call_known(node.attribute("f"), args))
 
 

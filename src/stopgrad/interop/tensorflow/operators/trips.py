@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import stopgrad as sg
-from stopgrad.base.sizes import at_least
+from stopgrad.base.sizes import Dim, at_least
 from stopgrad.interop.shared.calling import Known
 from stopgrad.interop.tensorflow.nodes import Body, Node, Source
 from stopgrad.interop.tensorflow.reading import array_from
@@ -180,7 +180,7 @@ def _bound(
     source: Source,
     counters: dict[int, Counter],
     value_in_condition: Callable[[Source], Any],
-) -> Any:
+) -> Dim | int | None:
     """How many steps pass until a comparison of a counter with a limit fails; None if it is none."""
     node = condition.nodes.get(source[0])
     if node is None or node.op not in _COMPARISONS:
@@ -198,7 +198,7 @@ def _bound(
     return None
 
 
-def _steps(distance: Any, step: int) -> Any:
+def _steps(distance: Any, step: int) -> Dim | int:
     """How many steps lie in a distance."""
     steps = (distance + step - 1) // step
     if isinstance(steps, sg.Dim):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.graph.graph import Output
+from stopgrad.interop.shared.calling import Known
 from stopgrad.interop.tensorflow.operators.calling import Call, Table, knows, knows_all
 from stopgrad.interop.tensorflow.operators.generators import sizes_known
 from stopgrad.interop.tensorflow.operators.indexing import INDEXING
@@ -57,7 +59,7 @@ def _read(node: Call, handle: object) -> Any:
 
 
 @knows_all
-def _shape(node: Call, handle: object) -> Any:
+def _shape(node: Call, handle: object) -> Known:
     value = _held(node, handle)
     return sizes_known(list(value.shape), node.attribute("out_type") or sg.int32)
 
@@ -78,7 +80,7 @@ def _changed(operation: Any) -> Any:
 
 
 @knows(0)
-def _gathered(node: Call, handle: object, indices: sg.Output) -> Any:
+def _gathered(node: Call, handle: object, indices: sg.Output) -> Output:
     return sg.gather(node.tensor(_held(node, handle)), indices, batch_dims=node.attribute("batch_dims", 0))
 
 

@@ -252,7 +252,7 @@ _graph_of: Any = _need(
 )
 
 
-def function_named(graph: Any, name: str) -> Any:
+def function_named(graph: tf.Graph, name: str) -> Any:
     """The graph of a function that an operation of a graph calls; None if it is not there any more.
 
     The graph that TensorFlow puts around a loop whose gradient is asked for does not hold the loop's own.
@@ -327,7 +327,7 @@ class AskedOp:
     inputs: list[Any]
     outputs: list[Any]
 
-    def __init__(self, op: Any, inputs: list[Any], outputs: list[Any]) -> None:
+    def __init__(self, op: tf.Operation, inputs: list[Any], outputs: list[Any]) -> None:
         self._op, self.inputs, self.outputs = op, inputs, outputs
 
     def __getattr__(self, name: str) -> Any:
@@ -339,7 +339,7 @@ def asked_op(kind: str, attrs: tuple[Any, ...], inputs: list[Any], outputs: list
     return _MockOp(attrs, inputs, outputs, kind, ())
 
 
-def results_of_custom(op: Any) -> int:
+def results_of_custom(op: tf.Operation) -> int:
     """How many of the inputs of a custom gradient's operation are its own results, which come first."""
     function = gradient_function(op.get_attr("_gradient_op_type"))
     return int(_enclosed(_enclosed(function, "tape_grad_fn"), "flat_result_len"))
@@ -351,7 +351,7 @@ def _enclosed(function: Any, name: str) -> Any:
     return cells[name].cell_contents
 
 
-def custom_gradient_of(op: Any) -> str:
+def custom_gradient_of(op: tf.Operation) -> str:
     """The name of the custom gradient that an operation of a graph stands for; empty if for none."""
     try:
         return op.get_attr("_gradient_op_type").decode() if op.type == "IdentityN" else ""

@@ -31,7 +31,7 @@ def _magnitude(source: Any, gradient: Any) -> Magnitude | None:
     )
 
 
-def _array(x: Any) -> Any:
+def _array(x: Any) -> np.ndarray[Any, Any]:
     """The values of a tensor, a variable or slices of one."""
     whole = tf.convert_to_tensor(x)
     return np.asarray(whole, np.complex128 if whole.dtype.is_complex else np.float64).ravel()

@@ -67,7 +67,7 @@ def _of_eager(
     return _answer_of(kind, functools.partial(internals.asked_op, kind, attrs), inputs, outputs)
 
 
-def of_graph(op: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Answer:
+def of_graph(op: tf.Operation, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Answer:
     """What an operation of a graph does with gradients."""
     name = internals.custom_gradient_of(op) or op.type
     attrs = sorted((key, value.SerializeToString()) for key, value in op.node_def.attr.items())

@@ -130,7 +130,7 @@ class Recorder:
         attrs: tuple[Any, ...],
         outputs: Sequence[Any],
         op_name: str | None,
-        graph: Any,
+        graph: tf.Graph,
     ) -> None:
         tapes = () if not self._active or is_stopped() else self._active
         if graph is not None:
@@ -263,7 +263,7 @@ class Recorder:
             return entry is not None and entry[1].event.kind is not Kind.CONSTANT
         return tensor.graph in self._notes
 
-    def tapes_at(self, graph: Any, operation: str) -> tuple[Tape, ...]:
+    def tapes_at(self, graph: tf.Graph, operation: str) -> tuple[Tape, ...]:
         """The tapes that recorded an operation of a graph when it was made."""
         return self._notes.get(graph, {}).get(operation, ())
 

@@ -160,7 +160,7 @@ class Facts:
             record for record in self._unread if record.start is None and record.ref() is not None
         ]
 
-    def elements(self, variable: Any) -> Any:
+    def elements(self, variable: Any) -> np.ndarray[Any, Any] | None:
         """Some of the elements of a variable, evenly spread; None if they cannot be read."""
         try:
             first = internals.copies_of(variable)[0]

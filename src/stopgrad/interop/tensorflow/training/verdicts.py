@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.flow.flow import Flow
 from stopgrad.flow.problems.comparing import comparing
 from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.problem import Problem
@@ -106,7 +107,7 @@ def no_gradient(training: _Training, recorder: Recorder) -> Iterator[Problem]:
             yield _without(point, flow, group, is_unused, moves)
 
 
-def _without(point: Point, flow: Any, names: list[str], is_unused: bool, moves: bool) -> Problem:
+def _without(point: Point, flow: Flow, names: list[str], is_unused: bool, moves: bool) -> Problem:
     """The finding about variables without gradient."""
     receive = "receives" if len(names) == 1 else "receive"
     pronoun = "it" if len(names) == 1 else "them"

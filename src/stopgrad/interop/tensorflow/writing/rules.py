@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.dtypes import DType
 from stopgrad.base.errors import EngineError
 from stopgrad.graph.graph import Operation, describe
 from stopgrad.interop.shared.conversions import brought
@@ -171,7 +172,7 @@ def _range(nodes: Nodes, op: Operation, xs: list[str]) -> str:
     return nodes.add("Range", inputs, Tidx=kind)
 
 
-def scalar(nodes: Nodes, size: Any, kind: Any) -> str:
+def scalar(nodes: Nodes, size: Any, kind: DType) -> str:
     """A size as a scalar."""
     if not isinstance(size, sg.Dim):
         return nodes.constant(np.asarray(size, kind.numpy))

@@ -168,7 +168,7 @@ def _switch(on: bool) -> None:
         torch.set_grad_enabled(on)
 
 
-def _owned(cls: Any, ctx: Any, args: Sequence[Any], result: Any) -> Any:
+def _owned(cls: Any, ctx: _Context, args: Sequence[Any], result: Any) -> Any:
     """What a function made, as results of the operator that has its gradient."""
     listed = list(result) if isinstance(result, (tuple, list)) else [result]
     fixed = {id(x) for x in ctx.non_differentiable}
@@ -191,7 +191,9 @@ def _owned(cls: Any, ctx: Any, args: Sequence[Any], result: Any) -> Any:
     return type(result)(listed) if isinstance(result, (tuple, list)) else listed[0]
 
 
-def _backward(cls: Any, ctx: Any, results: Sequence[Any], cotangents: dict[int, Tensor]) -> Sequence[Any]:
+def _backward(
+    cls: Any, ctx: _Context, results: Sequence[Any], cotangents: dict[int, Tensor]
+) -> Sequence[Any]:
     """What a function's ``backward`` makes of cotangents of its results."""
     function = cls.backward if cls.vjp is _Function.vjp else cls.vjp
     gs: list[Any] = [

@@ -11,8 +11,10 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 import stopgrad as sg
+from stopgrad.base.sizes import Dim
 from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside
+from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, Value
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
@@ -211,12 +213,12 @@ class Translator:
         self._drawn += 1
         return sg.random_fold_in(self._key, self._drawn)
 
-    def _stand_ins(self, node: Node) -> Any:
+    def _stand_ins(self, node: Node) -> Dim | Output | tuple[Dim | Output, ...]:
         """Placeholders of the right types, so that the nodes that follow are checked, too."""
         stand_ins = [self._stand_in(value) for value in results_of(node.meta.get("val"))]
         return stand_ins[0] if not isinstance(node.meta.get("val"), (tuple, list)) else tuple(stand_ins)
 
-    def _stand_in(self, value: object) -> Any:
+    def _stand_in(self, value: object) -> Dim | Output:
         if not isinstance(value, torch.Tensor):
             return sg.dim()
         try:

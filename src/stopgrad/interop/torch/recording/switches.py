@@ -267,7 +267,7 @@ def _making_parameters(make: Original) -> Original:
 
 
 def _making_optimizers(make: Original) -> Original:
-    def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         place = place_of(user_frame(sys._getframe(1))) if _RUNNING.recorders else None
         try:
             make(optimizer, *args, **kwargs)
@@ -281,7 +281,7 @@ def _making_optimizers(make: Original) -> Original:
     return __init__
 
 
-def _stepped(optimizer: Any, *_: object) -> None:
+def _stepped(optimizer: torch.optim.Optimizer, *_: object) -> None:
     """Tell recorders that an optimizer has stepped. It is a hook that stays."""
     if _RUNNING.recorders:
         place = place_of(user_frame(sys._getframe(1)))
@@ -293,7 +293,7 @@ def _stepped(optimizer: Any, *_: object) -> None:
 def _stepping(step: Original) -> Original:
     """A step of one of PyTorch's optimizers. Nothing in it is recorded, so that it need not be shown."""
 
-    def stepping(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    def stepping(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
         if _torch.compiler.is_compiling() or args or kwargs or not _is_unseen(optimizer):
             return step(optimizer, *args, **kwargs)
         with internals.DisableTorchFunction():
@@ -305,7 +305,7 @@ def _stepping(step: Original) -> Original:
 def _zeroing(zero: Original) -> Original:
     """To take gradients away is not recorded either; but an observer is told."""
 
-    def zero_grad(optimizer: Any, set_to_none: bool = True) -> Any:
+    def zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> Any:
         if _torch.compiler.is_compiling() or not set_to_none or not _is_unseen(optimizer, observed=False):
             return zero(optimizer, set_to_none)
         with internals.DisableTorchFunction():
@@ -314,7 +314,7 @@ def _zeroing(zero: Original) -> Original:
     return zero_grad
 
 
-def _is_unseen(optimizer: Any, observed: bool = True) -> bool:
+def _is_unseen(optimizer: torch.optim.Optimizer, observed: bool = True) -> bool:
     """Whether the one who watches is the only one who would see the operations of an optimizer.
 
     Neither a mode of the user's nor a class of tensors may miss any, and no hook is to be run unseen.

@@ -102,7 +102,7 @@ class Parameter:
     def tensor(self) -> Tensor | None:
         return self.ref()
 
-    def is_same_gradient(self, grad: Any, state: tuple[int, int] | None) -> bool:
+    def is_same_gradient(self, grad: Tensor | None, state: tuple[int, int] | None) -> bool:
         """Whether a gradient is still the one that was seen."""
         return state is not None and state_of(grad) == state
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -85,7 +84,7 @@ def gradient_norms(tensors: Sequence[Tensor]) -> list[float | None]:
         return [None if grad is None else next(norms) for grad in grads]
 
 
-def state_of(grad: Any) -> tuple[int, int] | None:
+def state_of(grad: Tensor | None) -> tuple[int, int] | None:
     """What a gradient is known by: another tensor, or one that was written into, is another gradient."""
     return None if grad is None else (id(grad), internals.version_of(grad))
 

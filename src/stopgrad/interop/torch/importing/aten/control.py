@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 import stopgrad as sg
+from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Value, brought
 
 
@@ -43,10 +44,10 @@ def _looped(
     carried: Sequence[Value],
     more: Sequence[Value] = (),
 ) -> Any:
-    def going(*carry: sg.Output) -> Any:
+    def going(*carry: sg.Output) -> Output:
         return brought(_results(translator.run(cond, [*carry, *more]))[0], sg.bool_)
 
-    def step(*carry: sg.Output) -> Any:
+    def step(*carry: sg.Output) -> tuple[Any, ...]:
         return tuple(_results(translator.run(body, [*carry, *more])))
 
     return tuple(sg.while_loop(going, step, tuple(carried)))
@@ -58,10 +59,10 @@ def _scanned(
     init: Sequence[Value],
     xs: Sequence[Value],
     more: Sequence[Value] = (),
-) -> Any:
+) -> tuple[Any, ...]:
     count = len(init)
 
-    def step(carry: Sequence[sg.Output], x: Sequence[sg.Output]) -> Any:
+    def step(carry: Sequence[sg.Output], x: Sequence[sg.Output]) -> tuple[list[Any], list[Any]]:
         outputs = _results(translator.run(combine, [*carry, *x, *more]))
         return list(outputs[:count]), list(outputs[count:])
 
@@ -71,8 +72,8 @@ def _scanned(
 
 def _mapped(
     translator: Translator, function: torch.fx.GraphModule, xs: Sequence[Value], more: Sequence[Value] = ()
-) -> Any:
-    def step(parts: Sequence[sg.Output]) -> Any:
+) -> tuple[Any, ...]:
+    def step(parts: Sequence[sg.Output]) -> list[Any]:
         return list(_results(translator.run(function, [*parts, *more])))
 
     return tuple(sg.map_fn(step, list(xs)))

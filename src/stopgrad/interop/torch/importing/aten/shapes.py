@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.sizes import Dim
 from stopgrad.base.types import Size
+from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, axes_of, axis_of, brought, product, static
 from stopgrad.interop.shared.slices import padded, part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
@@ -21,15 +23,15 @@ def _viewed(call: Call, x: sg.Output, sizes: Sequence[Size]) -> Any:
     return reshape(x, list(sizes))
 
 
-def _permuted(call: Call, x: sg.Output, dims: Sequence[int]) -> Any:
+def _permuted(call: Call, x: sg.Output, dims: Sequence[int]) -> Output:
     return sg.transpose(x, axes_of(dims, x.ndim)) if x.ndim else x
 
 
-def _transposed(call: Call, x: sg.Output) -> Any:
+def _transposed(call: Call, x: sg.Output) -> Output:
     return sg.swapaxes(x, 0, 1) if x.ndim > 1 else x
 
 
-def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> Any:
+def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> Output:
     present = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
     shape = [
         old if isinstance(new, int) and new == -1 else new for old, new in zip(present, sizes, strict=True)
@@ -37,7 +39,7 @@ def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> A
     return sg.broadcast_to(x, shape)
 
 
-def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None) -> Any:
+def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None) -> Output:
     every = axes_of(dims, x.ndim) if x.ndim else ()
     if dims is not None and not isinstance(dims, int) and not len(dims):
         every = ()
@@ -45,17 +47,17 @@ def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None)
     return sg.squeeze(x, sorted(gone)) if gone else x
 
 
-def _unsqueezed(call: Call, x: sg.Output, dim: int) -> Any:
+def _unsqueezed(call: Call, x: sg.Output, dim: int) -> Output:
     return sg.expand_dims(x, axis_of(dim, x.ndim + 1))
 
 
 def _sliced(
     call: Call, x: sg.Output, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1
-) -> Any:
+) -> Output:
     return part(x, axis_of(dim, x.ndim), start, end, step)
 
 
-def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> Any:
+def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> Output:
     axis = axis_of(dim, x.ndim)
     if isinstance(index, sg.Output):
         return sg.take(x, index, axis)
@@ -70,7 +72,7 @@ def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
     return sg.concat(same_rank, axis_of(dim, ndim)) if len(same_rank) > 1 else same_rank[0]
 
 
-def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) -> Any:
+def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) -> tuple[Output, ...]:
     axis = axis_of(dim, x.ndim)
     if not isinstance(sizes, Sequence):
         (length,) = static([x.shape[axis]], "a split into parts of one size")
@@ -82,15 +84,15 @@ def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) 
     return tuple(part(x, axis, a, b) for a, b in itertools.pairwise(starts))
 
 
-def _unbound(call: Call, x: sg.Output, dim: int = 0) -> Any:
+def _unbound(call: Call, x: sg.Output, dim: int = 0) -> tuple[Output, ...]:
     return tuple(sg.unstack(x, axis=axis_of(dim, x.ndim)))
 
 
-def _flipped(call: Call, x: sg.Output, dims: Sequence[int]) -> Any:
+def _flipped(call: Call, x: sg.Output, dims: Sequence[int]) -> Output:
     return sg.flip(x, axes_of(dims, x.ndim)) if len(dims) and x.ndim else x
 
 
-def _repeated(call: Call, x: sg.Output, repeats: Sequence[Size]) -> Any:
+def _repeated(call: Call, x: sg.Output, repeats: Sequence[Size]) -> Output:
     missing = len(repeats) - x.ndim
     if missing:
         x = reshape(x, [1] * missing + list(x.shape))
@@ -123,7 +125,7 @@ def _strided(
     return sg.take(reshape(x, [-1]), strided_places(sizes, strides, int(offset or 0)), 0)
 
 
-def strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+def strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int) -> np.ndarray[Any, Any]:
     """The positions in memory of the elements of a tensor with these strides."""
     places = np.full(sizes, offset, np.int64)
     for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
@@ -143,10 +145,10 @@ def _unfolded(call: Call, x: sg.Output, dim: int, size: int, step: int) -> Any:
     return sg.moveaxis(windows, axis + 1, windows.ndim - 1)
 
 
-def triangle(lower: bool) -> Any:
+def triangle(lower: bool) -> Callable[..., Output]:
     """tril and triu."""
 
-    def translated(call: Call, x: sg.Output, diagonal: int = 0) -> Any:
+    def translated(call: Call, x: sg.Output, diagonal: int = 0) -> Output:
         return (sg.tril if lower else sg.triu)(x, diagonal)
 
     return translated
@@ -163,7 +165,7 @@ def _pairs(pad: Sequence[Size], ndim: int) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def _constant_padded(call: Call, x: sg.Output, pad: Sequence[Size], value: float = 0) -> Any:
+def _constant_padded(call: Call, x: sg.Output, pad: Sequence[Size], value: float = 0) -> Output:
     return padded(x, _pairs(pad, x.ndim), value)
 
 
@@ -209,7 +211,7 @@ def _count(call: Call, x: sg.Output) -> Any:
     return product(x.shape)
 
 
-def _size(call: Call, x: sg.Output, dim: int) -> Any:
+def _size(call: Call, x: sg.Output, dim: int) -> int | Dim:
     return x.shape[axis_of(dim, x.ndim)]
 
 
@@ -224,7 +226,7 @@ def _start(call: Call, x: sg.Output) -> Any:
     return call.scale(0).storage_offset()
 
 
-def _same(call: Call, x: sg.Output, *_: object, **__: object) -> Any:
+def _same(call: Call, x: sg.Output, *_: object, **__: object) -> Output:
     return x
 
 

@@ -14,7 +14,7 @@ from stopgrad.interop.shared.conversions import Refused, Value
 from stopgrad.interop.torch.importing.aten.calling import Call
 
 
-def _binary(function: Callable[..., Any]) -> Any:
+def _binary(function: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
     return lambda call, x, y: function(x, y)
 
 
