@@ -122,13 +122,13 @@ def _add_memory(parser: argparse.ArgumentParser) -> None:
 
 def _sizes(arguments: argparse.Namespace) -> dict[str, int]:
     """What --sizes says."""
-    found = {}
-    for given in _listed(arguments.sizes):
-        name, _, size = given.rpartition("=")
+    sizes = {}
+    for pair in _listed(arguments.sizes):
+        name, _, size = pair.rpartition("=")
         if not name or not size.isdecimal():
-            arguments.parser.error(f"--sizes takes a name and a whole number, such as batch=8, not {given!r}")
-        found[name] = int(size)
-    return found
+            arguments.parser.error(f"--sizes takes a name and a whole number, such as batch=8, not {pair!r}")
+        sizes[name] = int(size)
+    return sizes
 
 
 def _add_precision(parser: argparse.ArgumentParser) -> None:

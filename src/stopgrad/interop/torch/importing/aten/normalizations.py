@@ -32,9 +32,9 @@ def _layer(
     eps: float,
 ) -> Any:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
-    asked = call.uses(1) or call.uses(2)
-    y, *found = layer_normalized(x, axes, weight, bias, eps, asked)
-    return y, *(brought(s, x.dtype) if asked else None for s in found)
+    is_used = call.uses(1) or call.uses(2)
+    y, *moments = layer_normalized(x, axes, weight, bias, eps, is_used)
+    return y, *(brought(s, x.dtype) if is_used else None for s in moments)
 
 
 def _group(
