@@ -49,9 +49,7 @@ def budget_of(memory: object, sizes: Mapping[str, int] | None) -> Budget | None:
             raise ArgumentError(f"sizes: {name!r} is a whole number from 1 on, not {size!r:.60}")
     if memory is None:
         if given:
-            raise ArgumentError(
-                "sizes= (--sizes) are those for which memory= (--memory) is reckoned; give it, too"
-            )
+            raise ArgumentError("sizes= (--sizes) are those for which memory= (--memory) is reckoned; give it, too")
         return None
     number: float | None = None
     if isinstance(memory, str):

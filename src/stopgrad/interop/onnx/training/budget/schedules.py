@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stopgrad.interop.onnx.training.budget.tape import Step, Tape
 
+
 Use = tuple[list[Hashable], dict[Hashable, int], bool]
 """The memory that a node reads, what it takes with the bytes, and whether this may be some that it reads."""
 

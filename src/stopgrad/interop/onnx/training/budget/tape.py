@@ -150,9 +150,7 @@ def tape_of(model: Any, sizes: Mapping[str, int], loss: str) -> Tape:
 def step_of(node: Any, tensors: Mapping[str, Tensor]) -> Step:
     """A node as a step; without the sizes of tensors it is said to take no time."""
     kind = text(node.op_type)
-    captured = {
-        x for graph in graphs_in(node) for x in [*read_in(graph), *(text(y.name) for y in graph.output)]
-    }
+    captured = {x for graph in graphs_in(node) for x in [*read_in(graph), *(text(y.name) for y in graph.output)]}
     inputs = tuple(filter(None, [*map(text, node.input), *sorted(captured)]))
     outputs = tuple(filter(None, map(text, node.output)))
     view = kind in _VIEWS and bool(inputs)

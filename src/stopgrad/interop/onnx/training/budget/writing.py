@@ -24,7 +24,8 @@ _APART = 8
 
 
 def written(model: Any, schedule: Schedule) -> list[Any]:
-    """The nodes of a schedule, made from those of its model, which has one for each step."""
+    """The nodes of a schedule, made from those of its model, which has one for each step.
+    """
     return _Writing(model, schedule).nodes_in_order()
 
 
