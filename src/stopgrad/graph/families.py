@@ -161,7 +161,7 @@ def _ndim(x: ArrayLike) -> int:
     return x.ndim if isinstance(x, (Output, np.ndarray)) else type_of(x).ndim
 
 
-def flushed(xp: Namespace, x: Array) -> Any:
+def flushed(xp: Namespace, x: Array) -> Array:
     """*x* with subnormal numbers replaced by 0, since XLA on CPUs compares them as equal to 0.
 
     Functions that also look at the bits would be wrong otherwise.

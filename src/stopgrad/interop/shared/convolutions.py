@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import bounded, product, pulled, static
 from stopgrad.interop.shared.slices import padded
 from stopgrad.ops.shapes.reshape import reshape
@@ -22,7 +21,7 @@ def convolved(
     pads: Sequence[tuple[int, int]] | str,
     dilation: Sequence[int],
     groups: int,
-) -> Output:
+) -> sg.Output:
     """A convolution.
 
     Args:
@@ -48,7 +47,7 @@ def transposed(
     dilation: Sequence[int],
     extra: Sequence[int],
     groups: int,
-) -> Output:
+) -> sg.Output:
     """A transposed convolution: all that the windows cover, without the padding.
 
     Args:
@@ -72,7 +71,7 @@ def transposed(
     return biased(padded(y, [(0, 0), (0, 0), *cut]), bias)
 
 
-def biased(y: sg.Output, bias: sg.Output | None) -> Output:
+def biased(y: sg.Output, bias: sg.Output | None) -> sg.Output:
     """y plus a bias for each channel, if there is one."""
     return y if bias is None else sg.add(y, reshape(bias, [-1] + [1] * (y.ndim - 2)))
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
 
-def variance(x: sg.Output, axes: tuple[int, ...], correction: float, keepdim: bool) -> Output:
+def variance(x: sg.Output, axes: tuple[int, ...], correction: float, keepdim: bool) -> sg.Output:
     """The sum of the squared distances from the mean, divided by the number of elements less a correction."""
     mean = sg.reduce_mean(x, axis=axes, keepdims=True) if axes else x
     distance = sg.subtract(x, mean)
@@ -35,7 +34,7 @@ def statistics(x: sg.Output, axes: tuple[int, ...], eps: float, keepdim: bool) -
 
 def affine(
     y: sg.Output, weight: sg.Output | None, bias: sg.Output | None, shape: Sequence[Any] | None = None
-) -> Output:
+) -> sg.Output:
     """y · weight + bias, either of which may be None, in y's element type."""
     for function, parameter in ((sg.multiply, weight), (sg.add, bias)):
         if parameter is not None:
@@ -44,7 +43,7 @@ def affine(
     return y
 
 
-def wide(x: sg.Output) -> Output:
+def wide(x: sg.Output) -> sg.Output:
     """x in the element type for computing: float32 for 16-bit numbers."""
     return sg.cast(x, sg.float32) if x.dtype.itemsize == 2 else x
 
@@ -62,7 +61,7 @@ def with_running(
     var: sg.Output,
     eps: float,
     axis: int = 1,
-) -> Output:
+) -> sg.Output:
     """Normalises by given statistics of the channels, which lie along an axis."""
     values, shape = wide(x), by_channel(x, axis)
     mean, var = (reshape(brought(s, values.dtype), shape) for s in (mean, var))
@@ -105,7 +104,7 @@ def batch_normalized(
     return y, *(reshape(s, [-1]) for s in (mean, var, rstd))
 
 
-def unbiased(var: sg.Output, x: sg.Output, axis: int = 1) -> Output:
+def unbiased(var: sg.Output, x: sg.Output, axis: int = 1) -> sg.Output:
     """The variance of each channel of a batch, x, as an estimate for all that it is drawn from."""
     count = brought(product([size for i, size in enumerate(x.shape) if i != axis]), var.dtype, x)
     one = brought(1, var.dtype)

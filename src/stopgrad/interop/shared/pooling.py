@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, bounded, brought, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.slices import padded
@@ -100,7 +99,7 @@ class Windows:
         return sg.multiply(y, brought(share * self.elements, x.dtype))
 
 
-def max_places(x: sg.Output, windows: Sequence[Any], turned: bool = False) -> Output:
+def max_places(x: sg.Output, windows: Sequence[Any], turned: bool = False) -> sg.Output:
     """The index in its plane of the largest element of each window; the first, if several tie.
 
     Args:

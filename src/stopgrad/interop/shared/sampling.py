@@ -11,7 +11,6 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import along, bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
@@ -38,7 +37,9 @@ FEW = 4
 """If a new element is made of more old ones than this, the weights are a matrix."""
 
 
-def weighted(x: sg.Output, axis: int, numbers: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]) -> Output:
+def weighted(
+    x: sg.Output, axis: int, numbers: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]
+) -> sg.Output:
     """A tensor whose elements along an axis are weighted sums of old ones.
 
     Args:
@@ -72,7 +73,7 @@ def _unnormalised(place: sg.Output, size: Size, align: bool) -> Any:
     return (place + 1.0) * (0.5 * (size - 1)) if align else ((place + 1.0) * size - 1.0) * 0.5
 
 
-def _reflected(place: sg.Output, size: Size, align: bool) -> Output:
+def _reflected(place: sg.Output, size: Size, align: bool) -> sg.Output:
     low, span = (0.0, _measure(size, place) - 1.0) if align else (-0.5, _measure(size, place) * 1.0)
     if not isinstance(span, sg.Output) and span == 0:
         return sg.zeros_like(place)
@@ -83,7 +84,7 @@ def _reflected(place: sg.Output, size: Size, align: bool) -> Output:
     return sg.where(back, span - rest + low, rest + low)
 
 
-def _into_image(place: sg.Output, size: Size, padding: int, align: bool) -> Output:
+def _into_image(place: sg.Output, size: Size, padding: int, align: bool) -> sg.Output:
     """A position, moved into the image as the padding mode says if it lies outside."""
     if padding == 2:
         place = _reflected(place, size, align)
@@ -110,7 +111,7 @@ class Sampling:
         self.channels = x.shape[1]
         self.flat = reshape(x, [x.shape[0], x.shape[1], product(self.sizes)])
 
-    def at(self, places: Sequence[Any]) -> Output:
+    def at(self, places: Sequence[Any]) -> sg.Output:
         """The pixels at integral positions, which are floats; 0 outside: [batch, channels, places]."""
         number = None
         valid: Any = None

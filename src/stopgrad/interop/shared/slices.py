@@ -7,11 +7,10 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import END, Value, brought
 
 
-def part(x: sg.Output, axis: int, start: Size | None, end: Size | None, step: int = 1) -> Output:
+def part(x: sg.Output, axis: int, start: Size | None, end: Size | None, step: int = 1) -> sg.Output:
     """A slice along one axis, by Python's rules."""
     if isinstance(end, int) and end >= END:
         end = None
@@ -24,7 +23,7 @@ def part(x: sg.Output, axis: int, start: Size | None, end: Size | None, step: in
 
 def padded(
     x: sg.Output, pairs: Sequence[tuple[Any, Any]], value: Value = 0, mode: str = "CONSTANT"
-) -> Output:
+) -> sg.Output:
     """A tensor with padding; a negative number takes elements away."""
     for axis, (before, after) in enumerate(pairs):
         start = -before if is_negative(before) else 0

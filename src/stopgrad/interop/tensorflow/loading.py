@@ -11,7 +11,6 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.graph.builder import Inside
-from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
@@ -337,7 +336,7 @@ class _Loading:
         shape = shape_from(node.attributes["shape"].shape) if "shape" in node.attributes else None
         return dtype, None if shape == () and _is_old(self.source.graph) else shape
 
-    def _placeholder(self, node: Node, name: str) -> Output:
+    def _placeholder(self, node: Node, name: str) -> sg.Output:
         dtype, shape = self._declared(node, name)
         sizes = self.shapes.pop(name, None)
         if sizes is not None:
@@ -406,7 +405,7 @@ class _Loading:
                     waiting += self.library.order(self.library.body(name))
         return False
 
-    def _output(self, translator: Translator, name: str, y: Any) -> Output:
+    def _output(self, translator: Translator, name: str, y: Any) -> sg.Output:
         try:
             output = translator.tensor(y)
         except Refused as error:

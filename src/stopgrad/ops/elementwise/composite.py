@@ -265,7 +265,7 @@ class AlongAxes(Op, abstract=True):
     )
 
 
-def _centred(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Any:
+def _centred(xp: Namespace, x: Array, axis: tuple[int, ...]) -> Array:
     return x - xp.max(x, axis=axis, keepdims=True, initial=-d.INF)
 
 

@@ -93,7 +93,7 @@ class Cast(Op):
     ]
 
 
-def _saturated(xp: Namespace, x: NumpyArray, limits: np.iinfo[Any]) -> Any:
+def _saturated(xp: Namespace, x: NumpyArray, limits: np.iinfo[Any]) -> Array:
     """Floating-point numbers converted to integers as by XLA; NumPy's are undefined beyond the limits."""
     x = x.astype(np.float64) if x.dtype.itemsize < 4 else x
     low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0

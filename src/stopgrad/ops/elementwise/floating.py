@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stopgrad.graph import defining as d
@@ -66,7 +64,7 @@ class CopySign(Arithmetic):
 copysign: d.Binary = d.binary(CopySign, "copysign")
 
 
-def _next_by_bits(xp: Namespace, x: Array, y: Array) -> Any:
+def _next_by_bits(xp: Namespace, x: Array, y: Array) -> Array:
     """The next number in the order of bits; XLA's own function takes subnormal numbers as equal to 0."""
     bits = np.dtype(f"int{8 * x.dtype.itemsize}")
     least = np.iinfo(bits).min

@@ -202,7 +202,7 @@ class Pow(Arithmetic):
     lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
 
     @staticmethod
-    def numpy(xp: Namespace, x: Array, y: Array) -> Any:
+    def numpy(xp: Namespace, x: Array, y: Array) -> Array:
         power = Pow.lower(xp, x, y)
         if x.dtype.kind == "f" and y.size == 1 and np.all(y == 0.5):
             # NumPy takes the root, which is another number at −∞ and −0 (IEEE 754-2019, 9.2.1).
@@ -223,7 +223,7 @@ class Pow(Arithmetic):
 
 def _whole_power(
     xp: Namespace, x: Array, y: Array, power: Callable[[Namespace, Array, Array], Any] | None = None
-) -> Any:
+) -> Array:
     """The power of integers, with exponents below 0, which NumPy's refuses."""
     odd = xp.where((y & 1) == 1, x, xp.ones((), x.dtype))
     inverse = xp.where((x == 1) | (x + 1 == 0), odd, xp.zeros((), x.dtype))
@@ -231,7 +231,7 @@ def _whole_power(
     return xp.where(y < 0, inverse, xp.power(x, exponent) if power is None else power(xp, x, exponent))
 
 
-def _squared(xp: Namespace, x: Array, y: Array) -> Any:
+def _squared(xp: Namespace, x: Array, y: Array) -> Array:
     """The power of integers by squaring, bit by bit of the exponent; JAX's own stops after six bits."""
     x, y = xp.broadcast_arrays(x, y)
 

@@ -79,7 +79,7 @@ def _typed(allowed: Callable[[DType], bool]) -> Any:
 def _by_numpy(join: Callable[[Any, Any, Any], None]) -> Any:
     """A lowering for NumPy: *join* is called with an array to change, indices, and updates."""
 
-    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Any:
+    def lower(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Array:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(xp.array(x), axis, batch_dims)
         inside = lies_inside(xp, indices, x.shape[axis])
@@ -95,7 +95,7 @@ def _by_numpy(join: Callable[[Any, Any, Any], None]) -> Any:
 def _by_jax(method: str) -> Any:
     """A lowering for JAX, through a method of ``x.at[indices]``."""
 
-    def xla(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Any:
+    def xla(xp: Namespace, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int) -> Array:
         if not x.shape[axis]:  # JAX does not index an axis without elements.
             return x
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)

@@ -159,7 +159,7 @@ def _by_inverse(xp: Namespace, x: Array, inverse: Array, determinant: Array) -> 
     return determinant[..., None, None] * inverse, condition < limit
 
 
-def _adjugate(xp: Namespace, s: Array, u: Array, v: Array) -> Any:
+def _adjugate(xp: Namespace, s: Array, u: Array, v: Array) -> Array:
     ones = xp.ones((*s.shape[:-1], 1), s.dtype)
     before = xp.concatenate([ones, xp.cumprod(s, axis=-1)[..., :-1]], axis=-1)[..., : s.shape[-1]]
     after = xp.flip(xp.concatenate([ones, xp.cumprod(xp.flip(s, -1), axis=-1)[..., :-1]], axis=-1), -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
@@ -100,7 +99,7 @@ class Cholesky(Op):
     )
 
 
-def hermitian_part(xp: Namespace, x: Array) -> Any:
+def hermitian_part(xp: Namespace, x: Array) -> Array:
     """(x + xᴴ) / 2."""
     return (x + xp.conj(xp.swapaxes(x, -1, -2))) / xp.asarray(2, x.dtype)
 

@@ -145,7 +145,7 @@ class PseudoInverse(Op):
         return PseudoInverse.joined(xp, u, s, vh, rcond, bad)
 
     @staticmethod
-    def joined(xp: Namespace, u: Array, s: Array, vh: Array, rcond: Array, bad: Array) -> Any:
+    def joined(xp: Namespace, u: Array, s: Array, vh: Array, rcond: Array, bad: Array) -> Array:
         """The pseudoinverse from the singular values and vectors."""
         large = s > rcond[..., None] * xp.max(s, axis=-1, keepdims=True, initial=0)
         inverse = xp.where(large, 1 / xp.where(large, s, xp.ones((), s.dtype)), xp.zeros((), s.dtype))

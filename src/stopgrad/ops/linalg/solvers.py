@@ -59,7 +59,7 @@ def where_possible(function: Callable[..., Any], *arrays: Any) -> Any:
     return results if several else results[0]
 
 
-def nan_with(xp: Namespace, matrix: Array, result: Array) -> Any:
+def nan_with(xp: Namespace, matrix: Array, result: Array) -> Array:
     """*result*, with NaN everywhere for matrices that hold one: engines spread it differently."""
     unknown = xp.any(xp.isnan(matrix), axis=(-2, -1), keepdims=True)
     return xp.where(unknown, xp.asarray(np.nan, result.dtype), result)

@@ -58,7 +58,7 @@ ULPS = 16
 # ------------------------------------------------------------------------------------ choice of factors
 
 
-def phases(xp: Namespace, vectors: Array) -> Any:
+def phases(xp: Namespace, vectors: Array) -> Array:
     """For each column, the factor that makes the first of its largest components real and positive."""
     if not vectors.shape[-2]:
         return xp.ones((*vectors.shape[:-2], 1, vectors.shape[-1]), vectors.dtype)

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-def _log_softmax(xp: Namespace, x: Array, axis: int) -> Any:
+def _log_softmax(xp: Namespace, x: Array, axis: int) -> Array:
     centred = x - xp.max(x, axis=axis, keepdims=True, initial=-math.inf)
     return centred - xp.log(xp.sum(xp.exp(centred), axis=axis, keepdims=True, dtype=x.dtype))
 
@@ -170,7 +170,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     extremes = ((np.array([0, 1, 2, -1], np.int32), [[1e4, -1e4], [-d.INF, 0.0], [0.0, 0.0], [0.0, 0.0]]),)
 
 
-def _of_labels(xp: Namespace, labels: Array, logits: Array, take_along_axis: Callable[..., Any]) -> Any:
+def _of_labels(xp: Namespace, labels: Array, logits: Array, take_along_axis: Callable[..., Any]) -> Array:
     # One logit is taken from each row. Comparing all classes with the label takes three times as long.
     top = xp.max(logits, axis=-1, keepdims=True, initial=-math.inf)
     total = xp.sum(xp.exp(logits - top), axis=-1, keepdims=True, dtype=logits.dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
@@ -215,7 +214,7 @@ elu_grad: d.Binary = d.binary(EluGrad, "elu_grad")
 # ---------------------------------------------------------------------------------------- soft steps
 
 
-def _logistic(xp: Namespace, x: Array) -> Any:
+def _logistic(xp: Namespace, x: Array) -> Array:
     small = xp.exp(-xp.abs(x))
     return xp.where(x >= 0, xp.ones((), x.dtype), small) / (1 + small)
 

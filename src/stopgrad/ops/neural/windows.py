@@ -291,13 +291,13 @@ def columns(
     )
 
 
-def matrices(xp: Namespace, filters: Array, groups: int) -> Any:
+def matrices(xp: Namespace, filters: Array, groups: int) -> Array:
     """Filters as a matrix for each group: [groups, ksize · channels in, channels out]."""
     rows, per_group = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
     return xp.moveaxis(filters.reshape(rows, groups, per_group), 1, 0)
 
 
-def by_group(xp: Namespace, g: Array, groups: int) -> Any:
+def by_group(xp: Namespace, g: Array, groups: int) -> Array:
     """A cotangent as a matrix for each group: [groups, batch · counts, channels / groups]."""
     return xp.moveaxis(g.reshape(math.prod(g.shape[:-1]), groups, g.shape[-1] // groups), 1, 0)
 
@@ -312,7 +312,7 @@ def reduced(
     around: Sequence[tuple[int, int]],
     dilations: PerAxis,
     base: PerAxis | None = None,
-) -> Any:
+) -> Array:
     """A reduction over windows, with JAX; *base* are the dilations of *x* itself."""
     pairs = [(0, 0), *around, (0, 0)]
     between = None if base is None else (1, *base, 1)
@@ -330,7 +330,7 @@ def reduced(
 
 def put_back(
     xp: Namespace, g: Array, chosen: Array, ksize: PerAxis, shape: tuple[int, ...], geometry: Geometry
-) -> Any:
+) -> Array:
     """An array of a padded shape to which each window adds its *g* at the position that it chose, with JAX.
 
     Elements with the same index modulo the strides see the same positions of windows. The sum for each such
@@ -368,7 +368,7 @@ def put_back(
     return by_phase[()][tuple(slice(0, n) for n in shape)]
 
 
-def _alternating(xp: Namespace, arrays: Sequence[Any], axis: int) -> Any:
+def _alternating(xp: Namespace, arrays: Sequence[Any], axis: int) -> Array:
     """Arrays of one shape, interleaved along an axis."""
     shape = arrays[0].shape
     turns = xp.stack(arrays, axis + 1)

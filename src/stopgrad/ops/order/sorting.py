@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-def _order(xp: Namespace, x: Array, axis: int, descending: bool) -> Any:
+def _order(xp: Namespace, x: Array, axis: int, descending: bool) -> Array:
     """The positions in sorted order; equal elements keep their order, in both directions."""
     if not descending:
         return xp.argsort(x, axis=axis, stable=True)

@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-def _mantissa(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Any:
+def _mantissa(xp: Namespace, key: Array, shape: tuple[int, ...], dtype: DType) -> Array:
     """Uniform numbers in [0, 1) with as many bits as the dtype's mantissa has."""
     high, low = words(xp, key, shape)
     if dtype is d.float64:
@@ -330,7 +330,7 @@ def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Array) 
     return above / below
 
 
-def quantile(xp: Namespace, v: Array) -> Any:
+def quantile(xp: Namespace, v: Array) -> Array:
     """The normal quantile of (1 + v) / 2, for v in (-1, 1)."""
     q = v * 0.5
     away = xp.sqrt(-xp.log(0.5 - xp.abs(q)))

@@ -81,7 +81,7 @@ def _accumulate(
     reverse: bool,
     function: Callable[..., Any],
     neutral: int,
-) -> Any:
+) -> Array:
     if reverse:
         x = xp.flip(x, axis)
     if exclusive:
@@ -243,7 +243,7 @@ def cummin(x: ArrayLike, axis: int = 0, reverse: bool = False, name: str | None 
     return d.apply(Cummin, (x,), (d.axis_in(Cummin, axis, x), d.flag(reverse)), name)
 
 
-def _accumulated(xp: Namespace, x: Array, axis: int, reverse: bool, function: Callable[..., Any]) -> Any:
+def _accumulated(xp: Namespace, x: Array, axis: int, reverse: bool, function: Callable[..., Any]) -> Array:
     if not x.size:
         return x
     return xp.flip(function(xp.flip(x, axis), axis), axis) if reverse else function(x, axis)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import Array, Namespace, Output, RealElementwise, Tensor
@@ -15,7 +14,7 @@ from stopgrad.ops.elementwise.powers import exp
 __all__ = ["bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e"]
 
 
-def _unscaled(xp: Namespace, y: Array, x: Array) -> Any:
+def _unscaled(xp: Namespace, y: Array, x: Array) -> Array:
     """y · exp |x|, in two steps; JAX's functions without a scale overflow before the product does."""
     half = xp.exp(xp.abs(x) / 2)
     return y * half * half

@@ -182,7 +182,7 @@ lgamma: d.Unary = d.unary(Lgamma, "lgamma")
 # So there both engines reflect (DLMF 5.15.6): ψ⁽ⁿ⁾(x) = (-1)ⁿ ψ⁽ⁿ⁾(1 - x) - dⁿ/dxⁿ π cot πx.
 
 
-def _cotangent(xp: Namespace, r: Array) -> Any:
+def _cotangent(xp: Namespace, r: Array) -> Array:
     """cot πr for |r| ≤ 1/2, precise near both its pole and its zeros."""
     size = xp.abs(r)
     complement = xp.tan(math.pi * (0.5 - size))
@@ -213,7 +213,7 @@ def _number(xp: Namespace, a: float, dtype: np.dtype[Any]) -> Array:
     return xp.asarray(a if fits else math.copysign(d.INF, a), dtype)
 
 
-def _reflected(xp: Namespace, x: Array, n: int, right: Callable[[Any], Any], pole: float) -> Any:
+def _reflected(xp: Namespace, x: Array, n: int, right: Callable[[Any], Any], pole: float) -> Array:
     """ψ⁽ⁿ⁾(x), from a function that computes it for x > 0."""
     left = x < 0
     r = x - xp.round(x)
@@ -227,7 +227,7 @@ def _reflected(xp: Namespace, x: Array, n: int, right: Callable[[Any], Any], pol
     return xp.where(left & (r == 0), xp.full((), pole, x.dtype), polygamma)
 
 
-def _trigamma_and_higher(xp: Namespace, x: Array, n: int) -> Any:
+def _trigamma_and_higher(xp: Namespace, x: Array, n: int) -> Array:
     """ψ⁽ⁿ⁾(x) for x > 0, from the Hurwitz zeta function (DLMF 5.15.3 and 25.11.12)."""
     limits = np.finfo(x.dtype)
     zeta = xp.special.zeta(xp.full((), n + 1, x.dtype), x)

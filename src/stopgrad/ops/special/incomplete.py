@@ -119,7 +119,7 @@ def _reach(xp: Namespace, a: Array, y: Array) -> tuple[Any, Any]:
     return z, xp.where(z < xp.maximum(a, 1e-3), -xp.maximum(reach, 1 / a), xp.maximum(z * reach, 1))
 
 
-def _integrand(xp: Namespace, a: Array, z: Array, point: Array, k: int) -> Any:
+def _integrand(xp: Namespace, a: Array, z: Array, point: Array, k: int) -> Array:
     left = point < 0
     v = xp.where(left, point, xp.log1p(point / z))
     value = xp.exp(a * v - xp.where(left, z * xp.expm1(point), point)) / xp.where(left, 1, z + point)
@@ -213,7 +213,7 @@ class BetaMoment(Op):
     extremes = ((1.0, 1.0, 0.5), (d.NAN, 1.0, 0.5), (1.0, d.NAN, 0.5), (1.0, 1.0, d.NAN), (-1.0, 1.0, 0.5))
 
 
-def _beta_reach(xp: Namespace, a: Array, b: Array, x: Array) -> Any:
+def _beta_reach(xp: Namespace, a: Array, b: Array, x: Array) -> Array:
     """The distance in v within which most of the integrand lies; negative to the left."""
     away, bend = xp.abs(a - (a + b) * x), (a + b) * x * (1 - x)
     reach = 2 / (away + xp.sqrt(away * away + 2 * bend))
@@ -221,7 +221,7 @@ def _beta_reach(xp: Namespace, a: Array, b: Array, x: Array) -> Any:
     return xp.where(x * (first + second) < first, -xp.maximum(reach, 1 / a), xp.maximum(reach, 1 / b))
 
 
-def _beta_integrand(xp: Namespace, a: Array, b: Array, x: Array, v: Array, k: int, l: int) -> Any:  # noqa: E741
+def _beta_integrand(xp: Namespace, a: Array, b: Array, x: Array, v: Array, k: int, l: int) -> Array:  # noqa: E741
     left = v < 0
     change = xp.expm1(-xp.abs(v))
     near = -xp.log1p(xp.where(left, x, 1 - x) * change)

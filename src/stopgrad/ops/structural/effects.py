@@ -125,7 +125,7 @@ class DebugCallback(Op):
         return xp.experimental.io_callback(host, token, *words, ordered=True)
 
 
-def _words(xp: Namespace, x: Any) -> Any:
+def _words(xp: Namespace, x: Any) -> Array:
     """64-bit numbers as pairs of words: where JAX calls back, it may narrow them."""
     if x.dtype == np.complex128:
         x = xp.stack([x.real, x.imag], -1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.tensorflow.operators.calling import Call, Table
 
 
@@ -13,11 +12,11 @@ def _nothing(node: Call, *operands: Any) -> None:
     """Checks and messages that have no result take no part in what is computed."""
 
 
-def _first(node: Call, x: sg.Output, *others: Any) -> Output:
+def _first(node: Call, x: sg.Output, *others: Any) -> sg.Output:
     return x
 
 
-def _with_shape(node: Call, x: sg.Output) -> Output:
+def _with_shape(node: Call, x: sg.Output) -> sg.Output:
     """Checks known sizes now; symbolic ones are not checked."""
     declared = node.attribute("shape")
     if declared is not None:

@@ -6,24 +6,23 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.sizes import Dim
-from stopgrad.graph.graph import Output
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.tensorflow.operators.spatial import Spatial
 
 
-def _convolved(geometry: Spatial, x: sg.Output, filters: sg.Output, groups: int | None = None) -> Output:
+def _convolved(geometry: Spatial, x: sg.Output, filters: sg.Output, groups: int | None = None) -> sg.Output:
     y = sg.conv(geometry.last(x), filters, geometry.strides, geometry.padding, geometry.dilations, groups)
     return geometry.own(y)
 
 
-def convolution(node: Call, x: sg.Output, filters: sg.Output) -> Output:
+def convolution(node: Call, x: sg.Output, filters: sg.Output) -> sg.Output:
     """The groups follow from the numbers of channels."""
     return _convolved(Spatial(node, filters.ndim - 2), x, filters)
 
 
 def _backprop_input(
     geometry: Spatial, sizes: list[Any], filters: sg.Output, g: sg.Output, groups: int | None = None
-) -> Output:
+) -> sg.Output:
     """The gradient of a convolution with respect to its input: a transposed convolution."""
     return geometry.own(
         sg.conv2d_backprop_input(
@@ -40,7 +39,7 @@ def _backprop_input(
 
 def _backprop_filter(
     geometry: Spatial, x: sg.Output, sizes: list[Any], g: sg.Output, groups: int | None = None
-) -> Output:
+) -> sg.Output:
     return sg.conv2d_backprop_filter(
         geometry.last(x),
         sizes,
@@ -53,7 +52,7 @@ def _backprop_filter(
 
 
 @knows(0)
-def _conv_backprop_input(node: Call, sizes: sg.Output | Known, filters: sg.Output, g: sg.Output) -> Output:
+def _conv_backprop_input(node: Call, sizes: sg.Output | Known, filters: sg.Output, g: sg.Output) -> sg.Output:
     geometry, shape = Spatial(node, filters.ndim - 2), list(node.sizes(sizes))
     if len(shape) == geometry.rank:  # The spatial sizes alone.
         channels = filters.shape[-2]
@@ -62,7 +61,7 @@ def _conv_backprop_input(node: Call, sizes: sg.Output | Known, filters: sg.Outpu
 
 
 @knows(1)
-def _conv_backprop_filter(node: Call, x: sg.Output, sizes: sg.Output | Known, g: sg.Output) -> Output:
+def _conv_backprop_filter(node: Call, x: sg.Output, sizes: sg.Output | Known, g: sg.Output) -> sg.Output:
     return _backprop_filter(Spatial(node, x.ndim - 2), x, list(node.sizes(sizes)), g)
 
 
@@ -77,7 +76,7 @@ def _grouped(filters: tuple[int | Dim, ...] | list[Any]) -> tuple[list[Any], int
     return [*window, 1, channels * multiplier], int(channels)
 
 
-def depthwise(node: Call, x: sg.Output, filters: sg.Output) -> Output:
+def depthwise(node: Call, x: sg.Output, filters: sg.Output) -> sg.Output:
     shape, channels = _grouped(filters.shape)
     return _convolved(Spatial(node, 2), x, sg.reshape(filters, shape), channels)
 
@@ -85,13 +84,13 @@ def depthwise(node: Call, x: sg.Output, filters: sg.Output) -> Output:
 @knows(0)
 def _depthwise_backprop_input(
     node: Call, sizes: sg.Output | Known, filters: sg.Output, g: sg.Output
-) -> Output:
+) -> sg.Output:
     shape, channels = _grouped(filters.shape)
     return _backprop_input(Spatial(node, 2), list(node.sizes(sizes)), sg.reshape(filters, shape), g, channels)
 
 
 @knows(1)
-def _depthwise_backprop_filter(node: Call, x: sg.Output, sizes: sg.Output | Known, g: sg.Output) -> Output:
+def _depthwise_backprop_filter(node: Call, x: sg.Output, sizes: sg.Output | Known, g: sg.Output) -> sg.Output:
     whole = list(node.sizes(sizes))
     shape, channels = _grouped(whole)
     return sg.reshape(_backprop_filter(Spatial(node, 2), x, shape, g, channels), whole)

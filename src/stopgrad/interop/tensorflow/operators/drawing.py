@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import wanted_dtype
@@ -49,40 +48,40 @@ def _stateful(draw: Drawn) -> Rule:
 
 
 @knows(0)
-def _integers(node: Call, shape: sg.Output | Known, low: sg.Output, high: sg.Output) -> Output:
+def _integers(node: Call, shape: sg.Output | Known, low: sg.Output, high: sg.Output) -> sg.Output:
     return sg.random_integers(list(node.sizes(shape)), _own_key(node), low, high, low.dtype)
 
 
 @knows(1)
-def _multinomial(node: Call, logits: sg.Output, count: sg.Output | Known) -> Output:
+def _multinomial(node: Call, logits: sg.Output, count: sg.Output | Known) -> sg.Output:
     drawn = sg.random_categorical(logits, node.sizes(count)[0], _own_key(node))
     return brought(drawn, wanted_dtype(node, "output_dtype", sg.int64))
 
 
 @knows(0)
-def _gamma(node: Call, shape: sg.Output | Known, alpha: sg.Output) -> Output:
+def _gamma(node: Call, shape: sg.Output | Known, alpha: sg.Output) -> sg.Output:
     """So many draws for each parameter."""
     return sg.random_gamma([*node.sizes(shape), *alpha.shape], _own_key(node), alpha)
 
 
-def _shuffled(node: Call, x: sg.Output) -> Output:
+def _shuffled(node: Call, x: sg.Output) -> sg.Output:
     return sg.random_shuffle(x, _own_key(node))
 
 
 # --------------------------------------------------------------------------------------- with given seeds
 
 
-def _key_from(seed: sg.Output) -> Output:
+def _key_from(seed: sg.Output) -> sg.Output:
     """A key from a seed of two integers."""
     return sg.random_fold_in(sg.random_fold_in(sg.random_key(0), _low(seed[0])), _low(seed[1]))
 
 
-def _low(x: sg.Output) -> Output:
+def _low(x: sg.Output) -> sg.Output:
     """The lowest 32 bits."""
     return sg.cast(x, sg.uint32)
 
 
-def _key_at(key: sg.Output, counter: sg.Output) -> Output:
+def _key_at(key: sg.Output, counter: sg.Output) -> sg.Output:
     """A key from TensorFlow's own form: a number of 64 bits, and how far its generator has come."""
     number = sg.reshape(key, [])
     high = sg.right_shift(number, brought(32, number.dtype))
@@ -107,7 +106,9 @@ def _stateless_v2(draw: Drawn) -> Rule:
 
 
 @knows(0)
-def _stateless_integers(node: Call, shape: sg.Output | Known, seed: sg.Output, low: Any, high: Any) -> Output:
+def _stateless_integers(
+    node: Call, shape: sg.Output | Known, seed: sg.Output, low: Any, high: Any
+) -> sg.Output:
     return sg.random_integers(list(node.sizes(shape)), _key_from(seed), low, high, low.dtype)
 
 
@@ -120,14 +121,14 @@ def _stateless_integers_v2(
     algorithm: Any,
     low: Any,
     high: Any,
-) -> Output:
+) -> sg.Output:
     return sg.random_integers(list(node.sizes(shape)), _key_at(key, counter), low, high, low.dtype)
 
 
 @knows(1)
 def _stateless_multinomial(
     node: Call, logits: sg.Output, count: sg.Output | Known, seed: sg.Output
-) -> Output:
+) -> sg.Output:
     drawn = sg.random_categorical(logits, node.sizes(count)[0], _key_from(seed))
     return brought(drawn, wanted_dtype(node, "output_dtype", sg.int64))
 

@@ -9,7 +9,6 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import DType
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Rule, Table
 
@@ -24,16 +23,16 @@ def binary(function: Callable[..., Any]) -> Rule:
     return lambda node, x, y: function(x, y)
 
 
-def _quotient(node: Call, x: sg.Output, y: sg.Output) -> Output:
+def _quotient(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     """``Div`` truncates the quotient of integers."""
     return sg.truncatediv(x, y) if x.dtype.is_integer else sg.realdiv(x, y)
 
 
-def _sum(node: Call, *xs: sg.Output) -> Output:
+def _sum(node: Call, *xs: sg.Output) -> sg.Output:
     return sg.add_n(list(xs))
 
 
-def _approximately_equal(node: Call, x: sg.Output, y: sg.Output) -> Output:
+def _approximately_equal(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     distance = sg.abs(sg.subtract(x, y))
     return sg.less(distance, brought(node.attribute("tolerance", 1e-5), distance.dtype))
 
@@ -52,13 +51,13 @@ def _compared(function: Callable[..., Any], otherwise: bool) -> Rule:
     return rule
 
 
-def _shifted_right(node: Call, x: sg.Output, y: sg.Output) -> Output:
+def _shifted_right(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     """Shifting by more than there are bits leaves only the sign, as by one less."""
     last = brought(x.dtype.itemsize * 8 - 1, y.dtype)
     return sg.right_shift(x, sg.minimum(sg.maximum(y, brought(0, y.dtype)), last))
 
 
-def _shifted_left(node: Call, x: sg.Output, y: sg.Output) -> Output:
+def _shifted_left(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     last = brought(x.dtype.itemsize * 8 - 1, y.dtype)
     return sg.left_shift(x, sg.minimum(sg.maximum(y, brought(0, y.dtype)), last))
 
@@ -73,14 +72,14 @@ def _zero_at_zero(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def ungraded(x: sg.Output) -> Output:
+def ungraded(x: sg.Output) -> sg.Output:
     """An operand to which TensorFlow defines no gradient; a stop says so, unless it is a constant."""
     return (
         x if x.op.type == "Const" or not x.dtype.is_differentiable else sg.stop_gradient(x, name="ungraded")
     )
 
 
-def _polygamma(node: Call, order: sg.Output, x: sg.Output) -> Output:
+def _polygamma(node: Call, order: sg.Output, x: sg.Output) -> sg.Output:
     number = np.unique(node.known(order))
     if number.size != 1 or number[0] not in range(100):
         node.fail("its order is one natural number below 100 here")
@@ -98,7 +97,7 @@ def wanted_dtype(node: Call, name: str, default: DType | None = None) -> DType:
     return dtype
 
 
-def _cast(node: Call, x: sg.Output) -> Output:
+def _cast(node: Call, x: sg.Output) -> sg.Output:
     return brought(x, wanted_dtype(node, "DstT"))
 
 
@@ -123,7 +122,7 @@ _FORMATS = {"float16": (10, -14, 16), "bfloat16": (7, -126, 128), "float32": (23
 """The bits of the fraction, and the exponents: the least, and the one behind the largest."""
 
 
-def _bits(x: sg.Output) -> Output:
+def _bits(x: sg.Output) -> sg.Output:
     """The bits of numbers of 16 or 32 bits, as int64, by exact arithmetic in float64."""
     fraction, least, largest = _FORMATS[x.dtype.name]
     exponents, width = np.arange(least, largest), 8 * x.dtype.itemsize
@@ -141,25 +140,25 @@ def _bits(x: sg.Output) -> Output:
     return sg.where(sg.signbit(x), sg.subtract(bits, brought(2 ** (width - 1), sg.int64)), bits)
 
 
-def _complex(node: Call, real: sg.Output, imag: sg.Output) -> Output:
+def _complex(node: Call, real: sg.Output, imag: sg.Output) -> sg.Output:
     return sg.complex(real, imag)
 
 
 # ------------------------------------------------------------------------------------------------ choices
 
 
-def _select(node: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> Output:
+def _select(node: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> sg.Output:
     """TensorFlow 1's choice: a vector of conditions chooses rows."""
     if condition.ndim == 1 and x.ndim > 1:
         condition = sg.reshape(condition, [condition.shape[0]] + [1] * (x.ndim - 1))
     return sg.where(condition, x, y)
 
 
-def _select_v2(node: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> Output:
+def _select_v2(node: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> sg.Output:
     return sg.where(condition, x, y)
 
 
-def _clipped(node: Call, x: sg.Output, low: sg.Output, high: sg.Output) -> Output:
+def _clipped(node: Call, x: sg.Output, low: sg.Output, high: sg.Output) -> sg.Output:
     """The gradient reaches x up to and including the bounds, and beyond them the bounds."""
     below, above = sg.less(x, low), sg.greater(x, high)
     return sg.where(below, low, sg.where(above, high, x))
@@ -173,24 +172,24 @@ def _of_result(slope: Callable[[sg.Output], Any]) -> Rule:
     return lambda node, y, g: sg.multiply(g, slope(y))
 
 
-def _tanh_slope(y: sg.Output) -> Output:
+def _tanh_slope(y: sg.Output) -> sg.Output:
     return sg.subtract(brought(1, y.dtype), sg.square(sg.conj(y) if y.dtype.is_complex else y))
 
 
-def _sigmoid_slope(y: sg.Output) -> Output:
+def _sigmoid_slope(y: sg.Output) -> sg.Output:
     y = sg.conj(y) if y.dtype.is_complex else y
     return sg.multiply(y, sg.subtract(brought(1, y.dtype), y))
 
 
-def _sqrt_grad(node: Call, y: sg.Output, g: sg.Output) -> Output:
+def _sqrt_grad(node: Call, y: sg.Output, g: sg.Output) -> sg.Output:
     return sg.realdiv(sg.multiply(g, brought(0.5, g.dtype)), y)
 
 
-def _rsqrt_slope(y: sg.Output) -> Output:
+def _rsqrt_slope(y: sg.Output) -> sg.Output:
     return sg.multiply(sg.multiply(y, brought(-0.5, y.dtype)), sg.square(y))
 
 
-def _reciprocal_slope(y: sg.Output) -> Output:
+def _reciprocal_slope(y: sg.Output) -> sg.Output:
     return sg.negative(sg.square(y))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.tensorflow.operators.activations import relu, relu6
 from stopgrad.interop.tensorflow.operators.calling import Call, Rule, Table
 from stopgrad.interop.tensorflow.operators.convolutions import convolution, depthwise
@@ -14,7 +13,7 @@ from stopgrad.interop.tensorflow.operators.normalizations import batch_normaliza
 from stopgrad.interop.tensorflow.operators.products import matrix_product
 
 
-def _leaky(node: Call, x: sg.Output) -> Output:
+def _leaky(node: Call, x: sg.Output) -> sg.Output:
     return sg.leaky_relu(x, float(node.attribute("leakyrelu_alpha", 0.2)))
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
@@ -89,15 +88,15 @@ def _concat_offsets(node: Call, axis: sg.Output | Known, *shapes: Any) -> tuple[
 
 
 @knows(0)
-def _filled(node: Call, shape: sg.Output | Known, value: sg.Output) -> Output:
+def _filled(node: Call, shape: sg.Output | Known, value: sg.Output) -> sg.Output:
     return sg.broadcast_to(sg.reshape(value, []), list(node.sizes(shape)))
 
 
-def _zeros_like(node: Call, x: sg.Output) -> Output:
+def _zeros_like(node: Call, x: sg.Output) -> sg.Output:
     return sg.zeros_like(x)
 
 
-def _ones_like(node: Call, x: sg.Output) -> Output:
+def _ones_like(node: Call, x: sg.Output) -> sg.Output:
     return sg.ones_like(x)
 
 
@@ -133,7 +132,7 @@ def _number(node: Call, x: sg.Output | Known) -> Any:
 
 
 @knows(2)
-def _linspace(node: Call, start: sg.Output, stop: sg.Output, count: sg.Output | Known) -> Output:
+def _linspace(node: Call, start: sg.Output, stop: sg.Output, count: sg.Output | Known) -> sg.Output:
     number = int(node.known(count))
     bounded(number, "so many numbers")
     return sg.linspace(ungraded(start), ungraded(stop), number)

@@ -14,7 +14,6 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.sizes import Dim
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, bounded, brought, pulled, static
 from stopgrad.interop.shared.convolutions import to_columns
 from stopgrad.interop.shared.sampling import Sampling, Weights, between, cubic_weights, weighted
@@ -106,7 +105,7 @@ def _area(axis: Axis) -> Weights:
 
 def _resized(
     node: Call, x: sg.Output, size: tuple[Any, ...] | tuple[int | Dim, ...], find: Callable[[Axis], Weights]
-) -> Output:
+) -> sg.Output:
     if x.ndim != 4 or len(size) != 2:
         node.fail("it takes [batch, height, width, channels], and two sizes")
     for place, new in zip((1, 2), size, strict=True):
@@ -120,7 +119,7 @@ def _resized(
 
 def _repeated(
     node: Call, x: sg.Output, place: int, new: int | Dim, find: Callable[[Axis], Weights]
-) -> Output:
+) -> sg.Output:
     """An axis of symbolic size, which may stay, or be made of pixels that are repeated."""
     old = x.shape[place]
     if old is new or old == new:
@@ -134,7 +133,7 @@ def _repeated(
 
 def _resizing(find: Callable[[Axis], Weights], keeps_dtype: bool = False) -> Rule:
     @knows(1)
-    def rule(node: Call, x: sg.Output, size: sg.Output | Known) -> Output:
+    def rule(node: Call, x: sg.Output, size: sg.Output | Known) -> sg.Output:
         values = x if keeps_dtype else brought(x, sg.float32)
         return _resized(node, values, node.sizes(size), find)
 
@@ -188,7 +187,7 @@ _KERNELS: dict[str, tuple[float, Kernel]] = {
 """How far kernels reach, and their values at distances from their middle."""
 
 
-def _scaled(node: Call, x: sg.Output, sizes: Sequence[Any], scale: Any, move: Any) -> Output:
+def _scaled(node: Call, x: sg.Output, sizes: Sequence[Any], scale: Any, move: Any) -> sg.Output:
     """What ``tf.image.resize`` writes for its smooth kernels, and with antialiasing."""
     factors, moves = node.known(scale).reshape(-1), node.known(move).reshape(-1)
     old = static([x.shape[1], x.shape[2], *sizes], "ScaleAndTranslate")
@@ -199,7 +198,7 @@ def _scaled(node: Call, x: sg.Output, sizes: Sequence[Any], scale: Any, move: An
 
 
 @knows(1, 2, 3)
-def _scale_and_translate(node: Call, x: sg.Output, size: Any, scale: Any, move: Any) -> Output:
+def _scale_and_translate(node: Call, x: sg.Output, size: Any, scale: Any, move: Any) -> sg.Output:
     return _scaled(node, brought(x, sg.float32), node.sizes(size), scale, move)
 
 
@@ -211,7 +210,7 @@ def _scale_and_translate_grad(node: Call, g: sg.Output, image: sg.Output, scale:
 
 
 def _resizing_grad(find: Callable[[Axis], Weights]) -> Rule:
-    def rule(node: Call, g: sg.Output, image: sg.Output) -> Output:
+    def rule(node: Call, g: sg.Output, image: sg.Output) -> sg.Output:
         start = sg.zeros(list(image.shape), g.dtype)
         (back,) = pulled(lambda x: _resized(node, x, g.shape[1:3], find), [start], [g])
         return brought(back, image.dtype)
@@ -251,7 +250,9 @@ def _patches(node: Call, x: sg.Output) -> Any:
 
 
 @knows(3)
-def _cropped(node: Call, x: sg.Output, boxes: sg.Output, which: sg.Output, size: sg.Output | Known) -> Output:
+def _cropped(
+    node: Call, x: sg.Output, boxes: sg.Output, which: sg.Output, size: sg.Output | Known
+) -> sg.Output:
     """Boxes cut out of images, each resized; 0 and 1 are the middles of the outermost pixels."""
     sizes = static(node.sizes(size), "CropAndResize")
     spots: list[Any] = []

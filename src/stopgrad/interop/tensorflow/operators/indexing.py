@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import bounded, brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
@@ -17,17 +16,17 @@ from stopgrad.interop.tensorflow.operators.moving import axis_in, checked_axis
 # ------------------------------------------------------------------------------------------------- reading
 
 
-def _gathered_rows(node: Call, x: sg.Output, indices: sg.Output) -> Output:
+def _gathered_rows(node: Call, x: sg.Output, indices: sg.Output) -> sg.Output:
     return sg.gather(x, indices, axis=0)
 
 
 @knows(2)
-def _gathered(node: Call, x: sg.Output, indices: sg.Output, axis: sg.Output | Known) -> Output:
+def _gathered(node: Call, x: sg.Output, indices: sg.Output, axis: sg.Output | Known) -> sg.Output:
     place, batch = axis_in(node, axis, x.ndim), int(node.attribute("batch_dims", 0))
     return sg.gather(x, indices, axis=place, batch_dims=batch)
 
 
-def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> Output:
+def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> sg.Output:
     return sg.gather_nd(x, indices)
 
 
@@ -35,7 +34,7 @@ def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> Output:
 
 
 @knows(2)
-def _scattered(node: Call, indices: sg.Output, updates: sg.Output, shape: sg.Output | Known) -> Output:
+def _scattered(node: Call, indices: sg.Output, updates: sg.Output, shape: sg.Output | Known) -> sg.Output:
     """Updates at their places in zeros; those for the same place add up."""
     return sg.scatter_nd(indices, updates, list(node.sizes(shape)))
 
@@ -64,7 +63,7 @@ def _stitched(node: Call, *operands: Any) -> Any:
     return sg.gather(together, np.maximum(source, 0), axis=0) if count else together
 
 
-def _inverted(node: Call, x: sg.Output) -> Output:
+def _inverted(node: Call, x: sg.Output) -> sg.Output:
     return sg.invert_permutation(x)
 
 
@@ -74,7 +73,7 @@ def _inverted(node: Call, x: sg.Output) -> Output:
 @knows(1)
 def _one_hot(
     node: Call, indices: sg.Output, depth: sg.Output | Known, on: sg.Output, off: sg.Output
-) -> Output:
+) -> sg.Output:
     axis = checked_axis(node, int(node.attribute("axis", -1)), indices.ndim + 1)
     hits = brought(indices, sg.int64) if indices.dtype.kind == "u" else indices
     yes, no = (sg.reshape(ungraded(x), []) for x in (on, off))
@@ -116,13 +115,13 @@ def _difference(node: Call, x: sg.Output | Known, y: sg.Output | Known) -> tuple
 def _searched(side: str) -> Rule:
     """For each row of sorted numbers, where values would be put in."""
 
-    def rule(node: Call, rows: sg.Output, values: sg.Output) -> Output:
+    def rule(node: Call, rows: sg.Output, values: sg.Output) -> sg.Output:
         return sg.searchsorted(rows, values, side, wanted_dtype(node, "out_type", sg.int32))
 
     return rule
 
 
-def _bucketized(node: Call, x: sg.Output) -> Output:
+def _bucketized(node: Call, x: sg.Output) -> sg.Output:
     bounds = np.asarray(node.attribute("boundaries"), np.float32)
     values = x if x.dtype.is_floating else sg.cast(x, sg.float64)
     return brought(sg.digitize(values, brought(bounds, values.dtype)), sg.int32)

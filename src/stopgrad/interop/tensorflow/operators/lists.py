@@ -15,7 +15,6 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import Dim
 from stopgrad.base.types import DType
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows, knows_all
 from stopgrad.interop.tensorflow.operators.generators import sizes_known
@@ -112,7 +111,7 @@ class TensorList:
         more = sg.zeros([length - self.length, *rows.shape[1:]], rows.dtype)
         return TensorList(length, None, None, sg.concat([rows, more], 0))
 
-    def item_at(self, index: sg.Output) -> Output:
+    def item_at(self, index: sg.Output) -> sg.Output:
         """An element."""
         return sg.gather(self.filled(), index, axis=0)
 
@@ -185,7 +184,7 @@ def _set(node: Call, x: object, index: Any, item: sg.Output) -> TensorList:
 
 
 @knows(0, 2)
-def _get(node: Call, x: object, index: sg.Output, shape: Any = None) -> Output:
+def _get(node: Call, x: object, index: sg.Output, shape: Any = None) -> sg.Output:
     items = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
     return items.item_at(index)
 
@@ -196,7 +195,7 @@ def _stacked(node: Call, x: object, shape: Any = None) -> Any:
 
 
 @knows(0, 2)
-def _gathered(node: Call, x: object, indices: sg.Output, shape: Any = None) -> Output:
+def _gathered(node: Call, x: object, indices: sg.Output, shape: Any = None) -> sg.Output:
     items = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
     return sg.gather(items.filled(), indices, axis=0)
 
@@ -211,7 +210,7 @@ def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = 
     return TensorList(length, None, None, _written(rows, node.tensor(indices), x))
 
 
-def _written(rows: sg.Output, indices: sg.Output, x: sg.Output) -> Output:
+def _written(rows: sg.Output, indices: sg.Output, x: sg.Output) -> sg.Output:
     return sg.tensor_scatter_nd_update(rows, sg.expand_dims(sg.cast(indices, sg.int32), -1), x)
 
 
@@ -293,7 +292,7 @@ def _array_written(node: Call, handle: object, index: Any, value: Any, flow: Any
 
 
 @knows_all
-def _array_read(node: Call, handle: object, index: Any, flow: Any) -> Output:
+def _array_read(node: Call, handle: object, index: Any, flow: Any) -> sg.Output:
     return _listed(node, flow).item_at(node.tensor(index))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought, product, pulled
 from stopgrad.interop.shared.slices import padded, part
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
@@ -52,7 +51,7 @@ def pairs_in(node: Call, pairs: sg.Output | Known, count: int) -> list[tuple[Any
 
 
 @knows(1)
-def reshaped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Output:
+def reshaped(node: Call, x: sg.Output, shape: sg.Output | Known) -> sg.Output:
     sizes = list(node.sizes(shape))
     unknown = [i for i, size in enumerate(sizes) if not isinstance(size, sg.Dim) and size == -1]
     if len(unknown) == 1:
@@ -63,7 +62,7 @@ def reshaped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Output:
     return sg.reshape(x, sizes)
 
 
-def _squeezed(node: Call, x: sg.Output) -> Output:
+def _squeezed(node: Call, x: sg.Output) -> sg.Output:
     axes = [checked_axis(node, axis, x.ndim) for axis in node.attribute("squeeze_dims") or ()]
     if not axes:
         axes = [i for i, size in enumerate(x.shape) if not isinstance(size, sg.Dim) and size == 1]
@@ -71,12 +70,12 @@ def _squeezed(node: Call, x: sg.Output) -> Output:
 
 
 @knows(1)
-def _expanded(node: Call, x: sg.Output, axis: sg.Output | Known) -> Output:
+def _expanded(node: Call, x: sg.Output, axis: sg.Output | Known) -> sg.Output:
     return sg.expand_dims(x, axis_in(node, axis, x.ndim + 1))
 
 
 @knows(1)
-def _transposed(node: Call, x: sg.Output, perm: sg.Output | Known) -> Output:
+def _transposed(node: Call, x: sg.Output, perm: sg.Output | Known) -> sg.Output:
     axes = _order(node, perm, x.ndim)
     transposed = sg.transpose(x, axes) if x.ndim else x
     return sg.conj(transposed) if node.op_type == "ConjugateTranspose" else transposed
@@ -90,12 +89,12 @@ def _order(node: Call, perm: sg.Output | Known, ndim: int) -> list[int]:
 
 
 @knows(1)
-def _broadcast(node: Call, x: sg.Output, shape: sg.Output | Known) -> Output:
+def _broadcast(node: Call, x: sg.Output, shape: sg.Output | Known) -> sg.Output:
     return sg.broadcast_to(x, list(node.sizes(shape)))
 
 
 @knows(1)
-def _tiled(node: Call, x: sg.Output, multiples: sg.Output | Known) -> Output:
+def _tiled(node: Call, x: sg.Output, multiples: sg.Output | Known) -> sg.Output:
     return sg.tile(x, list(node.sizes(multiples))) if x.ndim else x
 
 
@@ -103,32 +102,32 @@ def _tiled(node: Call, x: sg.Output, multiples: sg.Output | Known) -> Output:
 
 
 @knows(-1)
-def _concat(node: Call, *operands: Any) -> Output:
+def _concat(node: Call, *operands: Any) -> sg.Output:
     *xs, axis = operands
     return _joined(xs, axis_in(node, axis, xs[0].ndim))
 
 
 @knows(0)
-def _concat_v1(node: Call, axis: sg.Output | Known, *xs: sg.Output) -> Output:
+def _concat_v1(node: Call, axis: sg.Output | Known, *xs: sg.Output) -> sg.Output:
     return _joined(xs, axis_in(node, axis, xs[0].ndim))
 
 
-def _joined(xs: Sequence[sg.Output], axis: int) -> Output:
+def _joined(xs: Sequence[sg.Output], axis: int) -> sg.Output:
     return sg.concat(list(xs), axis) if len(xs) > 1 else xs[0]
 
 
-def _packed(node: Call, *xs: sg.Output) -> Output:
+def _packed(node: Call, *xs: sg.Output) -> sg.Output:
     return sg.stack(list(xs), checked_axis(node, node.attribute("axis", 0), xs[0].ndim + 1))
 
 
-def _unpacked(node: Call, x: sg.Output) -> tuple[Output, ...]:
+def _unpacked(node: Call, x: sg.Output) -> tuple[sg.Output, ...]:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     bounded(int(node.attribute("num")) * 2**8, "so many parts")
     return tuple(sg.unstack(x, int(node.attribute("num")), axis))
 
 
 @knows(0)
-def _split(node: Call, axis: sg.Output | Known, x: sg.Output) -> tuple[Output, ...]:
+def _split(node: Call, axis: sg.Output | Known, x: sg.Output) -> tuple[sg.Output, ...]:
     count = int(node.attribute("num_split"))
     bounded(count * 2**8, "so many parts")
     return tuple(sg.split(x, count, axis_in(node, axis, x.ndim)))
@@ -137,7 +136,7 @@ def _split(node: Call, axis: sg.Output | Known, x: sg.Output) -> tuple[Output, .
 @knows(1, 2)
 def _split_v(
     node: Call, x: sg.Output, lengths: sg.Output | Known, axis: sg.Output | Known
-) -> tuple[Output, ...]:
+) -> tuple[sg.Output, ...]:
     place, sizes = axis_in(node, axis, x.ndim), list(node.sizes(lengths))
     unknown = [i for i, size in enumerate(sizes) if not isinstance(size, sg.Dim) and size == -1]
     if len(unknown) == 1:
@@ -152,7 +151,7 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 
 
 @knows(1, 2, 3)
-def _strided_slice(node: Call, x: sg.Output, begin: Any, end: Any, strides: Any) -> Output:
+def _strided_slice(node: Call, x: sg.Output, begin: Any, end: Any, strides: Any) -> sg.Output:
     return sg.strided_slice(x, **_slicing(node, begin, end, strides))
 
 
@@ -189,7 +188,7 @@ def _bound(node: Call, bound: sg.Output | Known, count: int, unread: int, single
 
 
 @knows(1, 2)
-def _sliced(node: Call, x: sg.Output, begin: sg.Output | Known, size: sg.Output | Known) -> Output:
+def _sliced(node: Call, x: sg.Output, begin: sg.Output | Known, size: sg.Output | Known) -> sg.Output:
     """Blocks may begin where the model computes it; their sizes are known."""
     sizes = list(node.sizes(size))
     if not node.is_known(begin):
@@ -209,12 +208,12 @@ def _sliced(node: Call, x: sg.Output, begin: sg.Output | Known, size: sg.Output 
 
 
 @knows(1)
-def _padded(node: Call, x: sg.Output, pairs: sg.Output | Known, value: sg.Output | None = None) -> Output:
+def _padded(node: Call, x: sg.Output, pairs: sg.Output | Known, value: sg.Output | None = None) -> sg.Output:
     return padded(x, pairs_in(node, pairs, x.ndim), 0 if value is None else sg.reshape(ungraded(value), []))
 
 
 @knows(1)
-def _mirrored(node: Call, x: sg.Output, pairs: sg.Output | Known) -> Output:
+def _mirrored(node: Call, x: sg.Output, pairs: sg.Output | Known) -> sg.Output:
     return sg.pad(x, pairs_in(node, pairs, x.ndim), str(node.attribute("mode")))
 
 
@@ -230,18 +229,18 @@ def _mirrored_grad(node: Call, g: sg.Output, pairs: sg.Output | Known) -> Any:
 
 
 @knows(1)
-def _reversed(node: Call, x: sg.Output, axes: sg.Output | Known) -> Output:
+def _reversed(node: Call, x: sg.Output, axes: sg.Output | Known) -> sg.Output:
     chosen = axes_in(node, axes, x.ndim)
     return sg.reverse(x, chosen) if chosen else x
 
 
 @knows(1)
-def _reversed_v1(node: Call, x: sg.Output, axes: sg.Output | Known) -> Output:
+def _reversed_v1(node: Call, x: sg.Output, axes: sg.Output | Known) -> sg.Output:
     chosen = tuple(np.flatnonzero(node.known(axes)).tolist())
     return sg.reverse(x, chosen) if chosen else x
 
 
-def _reversed_sequence(node: Call, x: sg.Output, lengths: sg.Output) -> Output:
+def _reversed_sequence(node: Call, x: sg.Output, lengths: sg.Output) -> sg.Output:
     """Reverses the first elements of each example, as many as its length says."""
     time = checked_axis(node, node.attribute("seq_dim"), x.ndim)
     batch = checked_axis(node, node.attribute("batch_dim", 0), x.ndim)
@@ -252,7 +251,7 @@ def _reversed_sequence(node: Call, x: sg.Output, lengths: sg.Output) -> Output:
 
 
 @knows(2)
-def _rolled(node: Call, x: sg.Output, shift: sg.Output, axis: sg.Output | Known) -> Output:
+def _rolled(node: Call, x: sg.Output, shift: sg.Output, axis: sg.Output | Known) -> sg.Output:
     """Shifts along the same axis add up."""
     axes = [checked_axis(node, int(a), x.ndim) for a in node.known(axis).reshape(-1).tolist()]
     shifts = sg.unstack(sg.reshape(shift, [-1]), len(axes))
@@ -266,7 +265,7 @@ def _rolled(node: Call, x: sg.Output, shift: sg.Output, axis: sg.Output | Known)
 
 
 @knows(1, 2)
-def _space_to_batch(node: Call, x: sg.Output, block: sg.Output | Known, pads: sg.Output | Known) -> Output:
+def _space_to_batch(node: Call, x: sg.Output, block: sg.Output | Known, pads: sg.Output | Known) -> sg.Output:
     sizes = [int(n) for n in node.known(block).reshape(-1).tolist()]
     spatial = len(sizes)
     x = padded(x, [(0, 0), *pairs_in(node, pads, spatial), *[(0, 0)] * (x.ndim - 1 - spatial)])
@@ -279,7 +278,9 @@ def _space_to_batch(node: Call, x: sg.Output, block: sg.Output | Known, pads: sg
 
 
 @knows(1, 2)
-def _batch_to_space(node: Call, x: sg.Output, block: sg.Output | Known, crops: sg.Output | Known) -> Output:
+def _batch_to_space(
+    node: Call, x: sg.Output, block: sg.Output | Known, crops: sg.Output | Known
+) -> sg.Output:
     sizes = [int(n) for n in node.known(block).reshape(-1).tolist()]
     spatial = len(sizes)
     count = functools.reduce(operator.mul, sizes, 1)
@@ -295,15 +296,15 @@ def _batch_to_space(node: Call, x: sg.Output, block: sg.Output | Known, crops: s
     return y
 
 
-def _space_to_depth(node: Call, x: sg.Output) -> Output:
+def _space_to_depth(node: Call, x: sg.Output) -> sg.Output:
     return sg.space_to_depth(x, node.attribute("block_size"), node.attribute("data_format", "NHWC"))
 
 
-def _depth_to_space(node: Call, x: sg.Output) -> Output:
+def _depth_to_space(node: Call, x: sg.Output) -> sg.Output:
     return sg.depth_to_space(x, node.attribute("block_size"), node.attribute("data_format", "NHWC"))
 
 
-def _block_v1(node: Call, x: sg.Output, pairs: sg.Output | Known) -> Output:
+def _block_v1(node: Call, x: sg.Output, pairs: sg.Output | Known) -> sg.Output:
     """``SpaceToBatch`` and ``BatchToSpace``: square blocks of images."""
     size = int(node.attribute("block_size"))
     rule = _space_to_batch if node.op_type == "SpaceToBatch" else _batch_to_space

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import bounded, brought, pulled
 from stopgrad.interop.shared.normalizations import batch_normalized, moved, unbiased, with_running
 from stopgrad.interop.tensorflow.operators.calling import Call, Table
@@ -75,12 +74,12 @@ def _batch_normalization_grad(
 # ------------------------------------------------------------------------------------------------- biases
 
 
-def bias_add(node: Call, x: sg.Output, bias: sg.Output) -> Output:
+def bias_add(node: Call, x: sg.Output, bias: sg.Output) -> sg.Output:
     axis = _channels(node, x)
     return sg.add(x, sg.reshape(bias, [-1] + [1] * (x.ndim - 1 - axis)))
 
 
-def _bias_add_grad(node: Call, g: sg.Output) -> Output:
+def _bias_add_grad(node: Call, g: sg.Output) -> sg.Output:
     axis = _channels(node, g)
     return sg.reduce_sum(g, tuple(i for i in range(g.ndim) if i != axis))
 
@@ -88,7 +87,7 @@ def _bias_add_grad(node: Call, g: sg.Output) -> Output:
 # --------------------------------------------------------------------------------- neighbouring channels
 
 
-def _local_response(node: Call, x: sg.Output) -> Output:
+def _local_response(node: Call, x: sg.Output) -> sg.Output:
     bias, alpha, beta = (float(node.attribute(name, value)) for name, value in _RESPONSE.items())
     radius = int(node.attribute("depth_radius", 5))
     if isinstance(x.shape[-1], int):  # There are no channels further away.

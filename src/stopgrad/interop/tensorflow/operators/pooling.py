@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import along, brought, pulled, static
 from stopgrad.interop.shared.pooling import Windows, max_places
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
@@ -38,17 +37,17 @@ class Pooling(Spatial):
                 node.fail("pooling over the batch or the channels is not there")
         self.window = self.inner(node, "ksize", ksize or ())
 
-    def largest(self, x: sg.Output) -> Output:
+    def largest(self, x: sg.Output) -> sg.Output:
         """The largest elements, of a tensor with the channels last."""
         return sg.max_pool(x, self.window, self.strides, self.padding)
 
-    def mean(self, x: sg.Output) -> Output:
+    def mean(self, x: sg.Output) -> sg.Output:
         """The means, in which padding does not count, of a tensor with the channels last."""
         return sg.avg_pool(x, self.window, self.strides, self.padding)
 
 
 def _pooled(method: Callable[[Pooling, sg.Output], Any]) -> Rule:
-    def rule(node: Call, x: sg.Output) -> Output:
+    def rule(node: Call, x: sg.Output) -> sg.Output:
         pooling = Pooling(node, x.ndim - 2)
         values = x if x.dtype.is_floating else sg.cast(x, sg.float64)
         return brought(pooling.own(method(pooling, pooling.last(values))), x.dtype)
@@ -57,19 +56,19 @@ def _pooled(method: Callable[[Pooling, sg.Output], Any]) -> Rule:
 
 
 @knows(1, 2)
-def _max_pool_v2(node: Call, x: sg.Output, ksize: sg.Output | Known, strides: sg.Output | Known) -> Output:
+def _max_pool_v2(node: Call, x: sg.Output, ksize: sg.Output | Known, strides: sg.Output | Known) -> sg.Output:
     numbers = [[int(n) for n in node.known(operand).reshape(-1).tolist()] for operand in (ksize, strides)]
     pooling = Pooling(node, x.ndim - 2, *numbers)
     return pooling.own(pooling.largest(pooling.last(x)))
 
 
-def _max_pool_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) -> Output:
+def _max_pool_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) -> sg.Output:
     pooling = Pooling(node, x.ndim - 2)
     (back,) = pulled(pooling.largest, [pooling.last(x)], [pooling.last(g)])
     return pooling.own(back)
 
 
-def _max_pool_grad_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) -> Output:
+def _max_pool_grad_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) -> sg.Output:
     """The transpose of the gradient: each window's element of g at the place of its largest element."""
     pooling = Pooling(node, x.ndim - 2)
     image = pooling.last(x)
@@ -79,14 +78,14 @@ def _max_pool_grad_grad(node: Call, x: sg.Output, y: sg.Output, g: sg.Output) ->
 
 
 @knows(0)
-def _avg_pool_grad(node: Call, shape: sg.Output | Known, g: sg.Output) -> Output:
+def _avg_pool_grad(node: Call, shape: sg.Output | Known, g: sg.Output) -> sg.Output:
     pooling = Pooling(node, g.ndim - 2)
     start = sg.zeros(pooling.sizes_last(node.sizes(shape)), g.dtype)
     (back,) = pulled(pooling.mean, [start], [pooling.last(g)])
     return pooling.own(back)
 
 
-def _max_pool_with_argmax(node: Call, x: sg.Output) -> tuple[Output, Output]:
+def _max_pool_with_argmax(node: Call, x: sg.Output) -> tuple[sg.Output, sg.Output]:
     """The largest elements, and the number of each in its image, or in the whole batch."""
     pooling = Pooling(node, 2)
     y = pooling.largest(x)

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import unary, ungraded, wanted_dtype
 
 
-def matrix_product(node: Call, a: sg.Output, b: sg.Output) -> Output:
+def matrix_product(node: Call, a: sg.Output, b: sg.Output) -> sg.Output:
     first, second = (bool(node.attribute(name, False)) for name in ("transpose_a", "transpose_b"))
     return sg.matmul(a, b, first, second)
 
 
-def _batch_product(node: Call, a: sg.Output, b: sg.Output) -> Output:
+def _batch_product(node: Call, a: sg.Output, b: sg.Output) -> sg.Output:
     """Products of matrices, adjoint as the attributes say; ``BatchMatMulV3`` chooses the result's type."""
     dtype = wanted_dtype(node, "Tout", a.dtype)
     a, b = brought(a, dtype), brought(b, dtype)
@@ -28,33 +27,33 @@ def _batch_product(node: Call, a: sg.Output, b: sg.Output) -> Output:
     return sg.matmul(a, b, adjoint_a=first, adjoint_b=second)
 
 
-def _summed(node: Call, *xs: sg.Output) -> Output:
+def _summed(node: Call, *xs: sg.Output) -> sg.Output:
     return sg.einsum(str(node.attribute("equation")).replace(" ", ""), *xs)
 
 
-def _cross(node: Call, a: sg.Output, b: sg.Output) -> Output:
+def _cross(node: Call, a: sg.Output, b: sg.Output) -> sg.Output:
     return sg.cross(a, b)
 
 
 # ------------------------------------------------------------------------------------------- factorizations
 
 
-def _inverse(node: Call, x: sg.Output) -> Output:
+def _inverse(node: Call, x: sg.Output) -> sg.Output:
     return sg.inv(x, bool(node.attribute("adjoint", False)))
 
 
-def _solved(node: Call, a: sg.Output, b: sg.Output) -> Output:
+def _solved(node: Call, a: sg.Output, b: sg.Output) -> sg.Output:
     return sg.solve(a, b, bool(node.attribute("adjoint", False)))
 
 
-def _triangular(node: Call, a: sg.Output, b: sg.Output) -> Output:
+def _triangular(node: Call, a: sg.Output, b: sg.Output) -> sg.Output:
     lower, adjoint = (
         bool(node.attribute(name, default)) for name, default in (("lower", True), ("adjoint", False))
     )
     return sg.triangular_solve(a, b, lower, adjoint)
 
 
-def _logarithm_of_determinant(node: Call, x: sg.Output) -> tuple[Output, ...]:
+def _logarithm_of_determinant(node: Call, x: sg.Output) -> tuple[sg.Output, ...]:
     return tuple(sg.slogdet(x))
 
 
@@ -75,7 +74,7 @@ def _singular(node: Call, x: sg.Output) -> Any:
     return tuple(sg.svd(x, bool(node.attribute("full_matrices", False))))
 
 
-def _qr(node: Call, x: sg.Output) -> tuple[Output, ...]:
+def _qr(node: Call, x: sg.Output) -> tuple[sg.Output, ...]:
     return tuple(sg.qr(x, bool(node.attribute("full_matrices", False))))
 
 
@@ -83,7 +82,7 @@ def _qr(node: Call, x: sg.Output) -> tuple[Output, ...]:
 
 
 @knows(1, 2)
-def _band(node: Call, x: sg.Output, low: sg.Output | Known, high: sg.Output | Known) -> Output:
+def _band(node: Call, x: sg.Output, low: sg.Output | Known, high: sg.Output | Known) -> sg.Output:
     return sg.band_part(x, int(node.known(low)), int(node.known(high)))
 
 
@@ -104,7 +103,7 @@ def _one_size(node: Call, x: Any) -> Any:
 @knows(1, 2, 3)
 def _from_diagonal(
     node: Call, x: sg.Output, k: Any = None, rows: Any = None, columns: Any = None, padding: Any = None
-) -> Output:
+) -> sg.Output:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagV2" else "RIGHT_LEFT"))
     fill = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
     return sg.diag(
@@ -118,24 +117,24 @@ def _from_diagonal(
 
 
 @knows(1)
-def _diagonal(node: Call, x: sg.Output, k: Any = None, padding: Any = None) -> Output:
+def _diagonal(node: Call, x: sg.Output, k: Any = None, padding: Any = None) -> sg.Output:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagPartV2" else "RIGHT_LEFT"))
     fill = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
     return sg.diag_part(x, k=_offsets(node, k), padding_value=fill, align=align)
 
 
 @knows(2)
-def _diagonal_set(node: Call, x: sg.Output, diagonal: sg.Output, k: Any = None) -> Output:
+def _diagonal_set(node: Call, x: sg.Output, diagonal: sg.Output, k: Any = None) -> sg.Output:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixSetDiagV2" else "RIGHT_LEFT"))
     return sg.set_diag(x, diagonal, k=_offsets(node, k), align=align)
 
 
-def _tensor_diagonal(node: Call, x: sg.Output) -> Output:
+def _tensor_diagonal(node: Call, x: sg.Output) -> sg.Output:
     """``Diag``: x on the diagonal of a tensor of twice as many axes."""
     return sg.reshape(sg.diag(sg.reshape(x, [-1])), [*x.shape, *x.shape])
 
 
-def _tensor_diagonal_part(node: Call, x: sg.Output) -> Output:
+def _tensor_diagonal_part(node: Call, x: sg.Output) -> sg.Output:
     half = list(x.shape[: x.ndim // 2])
     count = product(half)
     return sg.reshape(sg.diag_part(sg.reshape(x, [count, count])), half)
@@ -150,12 +149,12 @@ def _transformed(function: Callable[..., Any], axes: int) -> Rule:
 
 
 @knows(1)
-def _real_transform(node: Call, x: sg.Output, length: sg.Output | Known) -> Output:
+def _real_transform(node: Call, x: sg.Output, length: sg.Output | Known) -> sg.Output:
     return sg.fft.rfft(x, n=node.sizes(length)[0])
 
 
 @knows(1)
-def _inverse_real_transform(node: Call, x: sg.Output, length: sg.Output | Known) -> Output:
+def _inverse_real_transform(node: Call, x: sg.Output, length: sg.Output | Known) -> sg.Output:
     return sg.fft.irfft(x, n=node.sizes(length)[0])
 
 

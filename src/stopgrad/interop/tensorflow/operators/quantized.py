@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Table
 
 
-def _between(node: Call, x: sg.Output, low: sg.Output, high: sg.Output) -> Output:
+def _between(node: Call, x: sg.Output, low: sg.Output, high: sg.Output) -> sg.Output:
     """x, rounded to as many steps as there are between two bounds, which are moved so that 0 is one of them.
 
     The gradient reaches x inside of the bounds, and beyond them the bound: a straight-through estimator.
@@ -30,7 +29,7 @@ def _between(node: Call, x: sg.Output, low: sg.Output, high: sg.Output) -> Outpu
     return sg.straight_through(rounded, passed)
 
 
-def _with_constants(node: Call, x: sg.Output) -> Output:
+def _with_constants(node: Call, x: sg.Output) -> sg.Output:
     low, high = (brought(float(node.attribute(name, default)), x.dtype) for name, default in _BOUNDS)
     return _between(node, x, low, high)
 

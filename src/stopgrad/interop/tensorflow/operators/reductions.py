@@ -9,7 +9,6 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import DType
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import wanted_dtype
@@ -34,14 +33,14 @@ def _alone(function: Callable[..., Any], x: sg.Output) -> Any:
     return sg.squeeze(function(sg.expand_dims(x, 0), (0,), True), 0)
 
 
-def _mean(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Output:
+def _mean(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     if not x.dtype.is_integer:
         return sg.reduce_mean(x, axes, keepdims)
     count = product([x.shape[a] for a in axes])
     return sg.truncatediv(sg.reduce_sum(x, axes, keepdims), brought(count, x.dtype, x))
 
 
-def _euclidean_norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Output:
+def _euclidean_norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     """The root of the sum of squares, whose gradient at 0 is NaN, as in TensorFlow."""
     return sg.sqrt(sg.reduce_sum(sg.square(x), axes, keepdims))
 
@@ -80,7 +79,7 @@ def _place(function: Callable[..., Any]) -> Rule:
 
 
 @knows(1)
-def _top_k(node: Call, x: sg.Output, k: sg.Output | Known | None = None) -> tuple[Any, Output]:
+def _top_k(node: Call, x: sg.Output, k: sg.Output | Known | None = None) -> tuple[Any, sg.Output]:
     count = node.attribute("k") if k is None else node.sizes(k)[0]
     dtype = wanted_dtype(node, "index_type", sg.int32)
     values, places = sg.top_k(x, count)
@@ -89,12 +88,12 @@ def _top_k(node: Call, x: sg.Output, k: sg.Output | Known | None = None) -> tupl
 
 def _in_top_k(
     node: Call, predictions: sg.Output, targets: sg.Output, k: sg.Output | Known | None = None
-) -> Output:
+) -> sg.Output:
     count = node.attribute("k") if k is None else node.sizes(k)[0]
     return sg.in_top_k(targets, predictions, int(count))
 
 
-def _l2_loss(node: Call, x: sg.Output) -> Output:
+def _l2_loss(node: Call, x: sg.Output) -> sg.Output:
     return sg.l2_loss(x)
 
 
@@ -148,7 +147,9 @@ def _sparse_segments(function: Callable[..., Any]) -> Rule:
 
 
 @knows(1)
-def _bincount(node: Call, x: sg.Output, size: sg.Output | Known, weights: sg.Output | None = None) -> Output:
+def _bincount(
+    node: Call, x: sg.Output, size: sg.Output | Known, weights: sg.Output | None = None
+) -> sg.Output:
     length = node.sizes(size)[0]
     dtype = wanted_dtype(node, "T", sg.int32)
     if node.attribute("binary_output", False) or x.ndim > 1:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.tensorflow.operators.calling import Call
 
 
@@ -51,11 +50,11 @@ class Spatial:
             node.fail(f"{name} has {len(parts)} parts for {self.rank + 2} axes")
         return list(parts[2:] if self.first else parts[1:-1])
 
-    def last(self, x: sg.Output) -> Output:
+    def last(self, x: sg.Output) -> sg.Output:
         """A tensor of the operation's layout with the channels last."""
         return sg.transpose(x, (0, *range(2, self.rank + 2), 1)) if self.first else x
 
-    def own(self, y: sg.Output) -> Output:
+    def own(self, y: sg.Output) -> sg.Output:
         """A tensor with the channels last in the operation's layout."""
         return sg.transpose(y, (0, self.rank + 1, *range(1, self.rank + 1))) if self.first else y
 

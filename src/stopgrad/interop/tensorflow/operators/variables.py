@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.calling import Known
 from stopgrad.interop.tensorflow.operators.calling import Call, Table, knows, knows_all
 from stopgrad.interop.tensorflow.operators.generators import sizes_known
@@ -80,7 +79,7 @@ def _changed(operation: Any) -> Any:
 
 
 @knows(0)
-def _gathered(node: Call, handle: object, indices: sg.Output) -> Output:
+def _gathered(node: Call, handle: object, indices: sg.Output) -> sg.Output:
     return sg.gather(node.tensor(_held(node, handle)), indices, batch_dims=node.attribute("batch_dims", 0))
 
 

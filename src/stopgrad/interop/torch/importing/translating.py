@@ -14,7 +14,6 @@ import stopgrad as sg
 from stopgrad.base.sizes import Dim
 from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, Value
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
@@ -213,12 +212,12 @@ class Translator:
         self._drawn += 1
         return sg.random_fold_in(self._key, self._drawn)
 
-    def _stand_ins(self, node: Node) -> Dim | Output | tuple[Dim | Output, ...]:
+    def _stand_ins(self, node: Node) -> Dim | sg.Output | tuple[Dim | sg.Output, ...]:
         """Placeholders of the right types, so that the nodes that follow are checked, too."""
         stand_ins = [self._stand_in(value) for value in results_of(node.meta.get("val"))]
         return stand_ins[0] if not isinstance(node.meta.get("val"), (tuple, list)) else tuple(stand_ins)
 
-    def _stand_in(self, value: object) -> Dim | Output:
+    def _stand_in(self, value: object) -> Dim | sg.Output:
         if not isinstance(value, torch.Tensor):
             return sg.dim()
         try:

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import torch
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Value, brought
 
 
@@ -44,7 +43,7 @@ def _looped(
     carried: Sequence[Value],
     more: Sequence[Value] = (),
 ) -> Any:
-    def going(*carry: sg.Output) -> Output:
+    def going(*carry: sg.Output) -> sg.Output:
         return brought(_results(translator.run(cond, [*carry, *more]))[0], sg.bool_)
 
     def step(*carry: sg.Output) -> tuple[Any, ...]:

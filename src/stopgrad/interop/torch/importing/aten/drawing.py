@@ -7,7 +7,6 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
@@ -26,35 +25,35 @@ def _normal(call: Call, size: Sequence[Size], *_: object, **__: object) -> Any:
 
 def _normal_like(
     call: Call, x: sg.Output, mean: float = 0.0, std: sg.Output | float = 1.0, **_: object
-) -> Output:
+) -> sg.Output:
     return sg.random_normal(list(x.shape), call.key(), mean, std, dtype=call.dtype)
 
 
-def _normal_from(call: Call, mean: sg.Output | float, std: sg.Output | float = 1.0, **_: object) -> Output:
+def _normal_from(call: Call, mean: sg.Output | float, std: sg.Output | float = 1.0, **_: object) -> sg.Output:
     drawn = sg.random_normal(list(call.shape), call.key(), dtype=call.dtype)
     spread = sg.multiply(drawn, brought(std, call.dtype))
     return sg.add(brought(mean, call.dtype), spread)
 
 
-def _integers(call: Call, high: int, size: Sequence[Size], **_: object) -> Output:
+def _integers(call: Call, high: int, size: Sequence[Size], **_: object) -> sg.Output:
     return _drawn(call, 0, high, size)
 
 
-def _integers_between(call: Call, low: int, high: int, size: Sequence[Size], **_: object) -> Output:
+def _integers_between(call: Call, low: int, high: int, size: Sequence[Size], **_: object) -> sg.Output:
     return _drawn(call, low, high, size)
 
 
-def _integers_like(call: Call, x: sg.Output, *bounds: int, **_: object) -> Output:
+def _integers_like(call: Call, x: sg.Output, *bounds: int, **_: object) -> sg.Output:
     low, high = (0, *bounds) if len(bounds) == 1 else bounds
     return _drawn(call, low, high, x.shape)
 
 
-def _drawn(call: Call, low: int, high: int, size: Sequence[Size]) -> Output:
+def _drawn(call: Call, low: int, high: int, size: Sequence[Size]) -> sg.Output:
     whole = call.dtype if call.dtype.is_integer else sg.int64
     return brought(sg.random_integers(list(size), call.key(), low, high, dtype=whole), call.dtype)
 
 
-def _order(call: Call, n: Size, **_: object) -> Output:
+def _order(call: Call, n: Size, **_: object) -> sg.Output:
     return sg.cast(sg.random_permutation(sg.range(0, n, dtype=sg.int64), call.key()), call.dtype)
 
 
@@ -69,7 +68,7 @@ def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> A
     return sg.multiply(masked, brought(1.0 / (1.0 - p), x.dtype)), mask
 
 
-def _coins(call: Call, x: sg.Output, p: float | None = None, **_: object) -> Output:
+def _coins(call: Call, x: sg.Output, p: float | None = None, **_: object) -> sg.Output:
     """Bernoulli draws: 1 with the probability that a tensor or number gives, else 0."""
     chance = x if p is None else p
     drawn = sg.random_bernoulli(list(x.shape), call.key(), sg.stop_gradient(chance))

@@ -10,7 +10,6 @@ import torch
 
 import stopgrad as sg
 from stopgrad.base.types import DType
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, Value, brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, dtype_or, table
 
@@ -42,7 +41,7 @@ def binary(function: Callable[..., Any]) -> Translation:
 def compared(function: Callable[..., Any]) -> Translation:
     """A comparison of two tensors or numbers, in the element type to which both are promoted."""
 
-    def translated(call: Call, x: sg.Output, y: Value) -> Output:
+    def translated(call: Call, x: sg.Output, y: Value) -> sg.Output:
         dtype = call.common(0, 1)
         x, y = _both(sg.uint8 if dtype.is_bool else dtype, x, y)
         return brought(function(x, y), call.dtype)
@@ -72,30 +71,30 @@ def _both(dtype: DType, x: Value, y: Value) -> tuple[sg.Output, sg.Output]:
 # -------------------------------------------------------------------------------------------- arithmetic
 
 
-def _add(call: Call, x: sg.Output, y: Value, alpha: float = 1) -> Output:
+def _add(call: Call, x: sg.Output, y: Value, alpha: float = 1) -> sg.Output:
     x, y = _both(call.dtype, x, y)
     if call.dtype.is_bool:
         return sg.logical_or(x, y)
     return sg.add(x, _times(y, alpha))
 
 
-def _subtract(call: Call, x: Value, y: Value, alpha: float = 1) -> Output:
+def _subtract(call: Call, x: Value, y: Value, alpha: float = 1) -> sg.Output:
     x, y = _both(call.dtype, x, y)
     return sg.subtract(x, _times(y, alpha))
 
 
-def _times(x: sg.Output, factor: float) -> Output:
+def _times(x: sg.Output, factor: float) -> sg.Output:
     if not isinstance(factor, (sg.Dim, sg.Output)) and factor == 1:
         return x
     return sg.multiply(x, brought(factor, x.dtype, x))
 
 
-def _multiply(call: Call, x: sg.Output, y: Value) -> Output:
+def _multiply(call: Call, x: sg.Output, y: Value) -> sg.Output:
     x, y = _both(call.dtype, x, y)
     return sg.logical_and(x, y) if call.dtype.is_bool else sg.multiply(x, y)
 
 
-def _divide(call: Call, x: sg.Output, y: Value, rounding_mode: str | None = None) -> Output:
+def _divide(call: Call, x: sg.Output, y: Value, rounding_mode: str | None = None) -> sg.Output:
     x, y = _both(call.dtype, x, y)
     if rounding_mode is None:
         return sg.realdiv(x, y)
@@ -104,7 +103,7 @@ def _divide(call: Call, x: sg.Output, y: Value, rounding_mode: str | None = None
     return sg.truncatediv(x, y) if call.dtype.is_integer else sg.trunc(sg.realdiv(x, y))
 
 
-def _power(call: Call, x: Value, y: Value) -> Output:
+def _power(call: Call, x: Value, y: Value) -> sg.Output:
     if not isinstance(y, (sg.Output, sg.Dim)):
         x = brought(x, call.dtype)
         if y == 2:
@@ -116,26 +115,26 @@ def _power(call: Call, x: Value, y: Value) -> Output:
     return sg.pow(*_both(call.dtype, x, y))
 
 
-def _clamped(call: Call, x: sg.Output, min: Value | None = None, max: Value | None = None) -> Output:
+def _clamped(call: Call, x: sg.Output, min: Value | None = None, max: Value | None = None) -> sg.Output:
     x = brought(x, call.dtype)
     if min is not None:
         x = sg.maximum(x, brought(min, call.dtype, x))
     return x if max is None else sg.minimum(x, brought(max, call.dtype, x))
 
 
-def _sign(call: Call, x: sg.Output) -> Output:
+def _sign(call: Call, x: sg.Output) -> sg.Output:
     return x if x.dtype.is_bool else sg.sign(x)
 
 
-def _absolute(call: Call, x: sg.Output) -> Output:
+def _absolute(call: Call, x: sg.Output) -> sg.Output:
     return x if x.dtype.is_bool else sg.abs(x)
 
 
-def _complemented(call: Call, x: sg.Output) -> Output:
+def _complemented(call: Call, x: sg.Output) -> sg.Output:
     return sg.logical_not(x) if x.dtype.is_bool else sg.invert(x)
 
 
-def _rounded(call: Call, x: sg.Output, decimals: int = 0) -> Output:
+def _rounded(call: Call, x: sg.Output, decimals: int = 0) -> sg.Output:
     if x.dtype.is_integer:
         return x
     scale = brought(10.0 ** abs(decimals), x.dtype)
@@ -144,16 +143,16 @@ def _rounded(call: Call, x: sg.Output, decimals: int = 0) -> Output:
     return sg.realdiv(sg.round(sg.multiply(x, scale)), scale)
 
 
-def _chosen(call: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> Output:
+def _chosen(call: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> sg.Output:
     return sg.where(brought(condition, sg.bool_), *_both(call.dtype, x, y))
 
 
-def _minimum(call: Call, x: sg.Output, y: sg.Output) -> Output:
+def _minimum(call: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     x, y = _both(call.dtype, x, y)
     return sg.logical_and(x, y) if call.dtype.is_bool else sg.minimum(x, y)
 
 
-def _maximum(call: Call, x: sg.Output, y: sg.Output) -> Output:
+def _maximum(call: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     x, y = _both(call.dtype, x, y)
     return sg.logical_or(x, y) if call.dtype.is_bool else sg.maximum(x, y)
 
@@ -170,7 +169,7 @@ def _without_nan(function: Callable[..., Any]) -> Translation:
     return translated
 
 
-def _log_or_zero(call: Call, x: sg.Output, y: sg.Output) -> Output:
+def _log_or_zero(call: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     """xlogy: 0 where the first operand is 0; the derivative by it is log(y) there, too, for y above 0."""
     x, y = _both(call.dtype, x, y)
     zero = brought(0, x.dtype)
@@ -182,7 +181,7 @@ def _log_or_zero(call: Call, x: sg.Output, y: sg.Output) -> Output:
 # ------------------------------------------------------------------------------------------- activations
 
 
-def _angle_of(call: Call, y: sg.Output, x: sg.Output) -> Output:
+def _angle_of(call: Call, y: sg.Output, x: sg.Output) -> sg.Output:
     """atan2, with a gradient of 0 at the origin."""
     y, x = _both(call.dtype, y, x)
     zero = brought(0, y.dtype)
@@ -191,46 +190,46 @@ def _angle_of(call: Call, y: sg.Output, x: sg.Output) -> Output:
     return sg.where(origin, value, sg.atan2(y, sg.where(origin, brought(1, x.dtype), x)))
 
 
-def _leaky_relu(call: Call, x: sg.Output, slope: float = 0.01) -> Output:
+def _leaky_relu(call: Call, x: sg.Output, slope: float = 0.01) -> sg.Output:
     return sg.where(sg.greater(x, brought(0, x.dtype)), x, _times(x, slope))
 
 
-def _elu(call: Call, x: sg.Output, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Output:
+def _elu(call: Call, x: sg.Output, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> sg.Output:
     low = sg.minimum(x, brought(0, x.dtype))  # The exponential of these is finite.
     below = _times(sg.expm1(_times(low, input_scale)), alpha * scale)
     return sg.where(sg.greater(x, brought(0, x.dtype)), _times(x, scale), below)
 
 
-def _gelu(call: Call, x: sg.Output, approximate: str = "none") -> Output:
+def _gelu(call: Call, x: sg.Output, approximate: str = "none") -> sg.Output:
     return sg.gelu(x, approximate=approximate == "tanh")
 
 
-def _between(call: Call, x: sg.Output, low: float = -1, high: float = 1) -> Output:
+def _between(call: Call, x: sg.Output, low: float = -1, high: float = 1) -> sg.Output:
     return _clamped(call, x, low, high)
 
 
-def _softplus(call: Call, x: sg.Output, beta: float = 1, threshold: float = 20) -> Output:
+def _softplus(call: Call, x: sg.Output, beta: float = 1, threshold: float = 20) -> sg.Output:
     scaled = _times(x, beta)
     straight = sg.greater(scaled, brought(threshold, x.dtype))
     low = sg.where(straight, brought(0, x.dtype), scaled)  # The other branch is finite there, and its slope.
     return sg.where(straight, x, sg.realdiv(sg.softplus(low), brought(beta, x.dtype)))
 
 
-def _log_sigmoid(call: Call, x: sg.Output) -> tuple[Output, None]:
+def _log_sigmoid(call: Call, x: sg.Output) -> tuple[sg.Output, None]:
     """The logarithm, and a buffer for a gradient that is computed otherwise here."""
     if call.uses(1):
         raise Refused("of log_sigmoid_forward only the first result is translated")
     return sg.log_sigmoid(x), None
 
 
-def _sinc(call: Call, x: sg.Output) -> Output:
+def _sinc(call: Call, x: sg.Output) -> sg.Output:
     scaled = _times(brought(x, call.dtype), math.pi)
     at_zero = sg.equal(scaled, brought(0, scaled.dtype))
     one = brought(1, scaled.dtype)
     return sg.where(at_zero, one, sg.realdiv(sg.sin(scaled), sg.where(at_zero, one, scaled)))
 
 
-def _logit(call: Call, x: sg.Output, eps: float | None = None) -> Output:
+def _logit(call: Call, x: sg.Output, eps: float | None = None) -> sg.Output:
     x = brought(x, call.dtype)
     if eps is not None:
         x = _clamped(call, x, eps, 1.0 - eps)
@@ -240,42 +239,42 @@ def _logit(call: Call, x: sg.Output, eps: float | None = None) -> Output:
 # ------------------------------------------------------------------------------------------- conversion
 
 
-def _converted(call: Call, x: sg.Output, dtype: torch.dtype | None = None, **_: object) -> Output:
+def _converted(call: Call, x: sg.Output, dtype: torch.dtype | None = None, **_: object) -> sg.Output:
     target = dtype_or(dtype, x.dtype)
     return sg.identity(x) if target is x.dtype else sg.cast(x, target)
 
 
-def _unchanged(call: Call, x: sg.Output, *_: object, **__: object) -> Output:
+def _unchanged(call: Call, x: sg.Output, *_: object, **__: object) -> sg.Output:
     return x
 
 
-def _copied(call: Call, x: sg.Output, source: sg.Output, *_: object, **__: object) -> Output:
+def _copied(call: Call, x: sg.Output, source: sg.Output, *_: object, **__: object) -> sg.Output:
     return sg.broadcast_to(brought(source, x.dtype), x.shape)
 
 
-def _item(call: Call, x: sg.Output) -> Output:
+def _item(call: Call, x: sg.Output) -> sg.Output:
     """``item()``: the one number of a tensor, as Python's; no gradient passes."""
     return sg.stop_gradient(sg.reshape(x, ()), name="item")
 
 
-def _polygamma(call: Call, n: int, x: sg.Output) -> Output:
+def _polygamma(call: Call, n: int, x: sg.Output) -> sg.Output:
     return sg.polygamma(n, brought(x, call.dtype))
 
 
-def _complex_from(call: Call, x: sg.Output) -> Output:
+def _complex_from(call: Call, x: sg.Output) -> sg.Output:
     """Complex numbers from pairs of real ones along the last axis."""
     return sg.complex(x[..., 0], x[..., 1])
 
 
-def _real_from(call: Call, x: sg.Output) -> Output:
+def _real_from(call: Call, x: sg.Output) -> sg.Output:
     return sg.stack([sg.real(x), sg.imag(x)], axis=-1)
 
 
-def _signed(call: Call, x: sg.Output) -> Output:
+def _signed(call: Call, x: sg.Output) -> sg.Output:
     return sg.signbit(brought(x, sg.float32)) if x.dtype.is_bool else sg.signbit(x)
 
 
-def _number(call: Call, value: float, **_: object) -> Output:
+def _number(call: Call, value: float, **_: object) -> sg.Output:
     return brought(value, call.dtype)
 
 

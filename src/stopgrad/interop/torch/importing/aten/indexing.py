@@ -9,7 +9,6 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, Value, along, axis_of, brought, product, static
 from stopgrad.interop.shared.slices import part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
@@ -17,7 +16,7 @@ from stopgrad.interop.torch.importing.aten.shapes import diagonal_places, stride
 from stopgrad.ops.shapes.reshape import reshape
 
 
-def _cut(x: sg.Output, index: sg.Output, axis: int) -> Output:
+def _cut(x: sg.Output, index: sg.Output, axis: int) -> sg.Output:
     """x cut to the sizes of the index along all axes but one."""
     for i in range(x.ndim):
         if i != axis and x.shape[i] is not index.shape[i] and x.shape[i] != index.shape[i]:
@@ -49,7 +48,7 @@ class _Scattering:
             for i in range(ndim)
         )
 
-    def updates(self, source: Value) -> Output:
+    def updates(self, source: Value) -> sg.Output:
         """What is written: a number broadcast to the index's shape, or a tensor cut to it."""
         if not isinstance(source, sg.Output) or not source.ndim:
             return sg.broadcast_to(brought(source, self.x.dtype, self.x), self.index.shape)
@@ -143,7 +142,7 @@ def _index_of(x: sg.Output, indices: Sequence[sg.Output | None]) -> tuple[Any, .
     return tuple(slice(None) if index is None else index for index in indices)
 
 
-def _indexed(call: Call, x: sg.Output, indices: Sequence[sg.Output | None]) -> Output:
+def _indexed(call: Call, x: sg.Output, indices: Sequence[sg.Output | None]) -> sg.Output:
     if any(index is not None and index.dtype.is_bool for index in indices):
         raise Refused(
             "how many elements a mask chooses is known only when the program runs; keep the shape instead, "
@@ -172,14 +171,14 @@ def _is_scalar(x: sg.Output) -> bool:
     return all(not isinstance(size, sg.Dim) and size == 1 for size in x.shape)
 
 
-def _chosen(call: Call, x: sg.Output, dim: int, index: sg.Output) -> Output:
+def _chosen(call: Call, x: sg.Output, dim: int, index: sg.Output) -> sg.Output:
     if not x.ndim:
         return x
     index = reshape(index, [-1]) if not index.ndim else index
     return sg.take(x, index, axis_of(dim, x.ndim))
 
 
-def _mask_scattered(call: Call, x: sg.Output, mask: sg.Output, source: sg.Output) -> Output:
+def _mask_scattered(call: Call, x: sg.Output, mask: sg.Output, source: sg.Output) -> sg.Output:
     """Writes the elements of a source, one after the other, where a mask is true."""
     mask = sg.broadcast_to(mask, x.shape)
     number = sg.cumsum(sg.cast(reshape(mask, [-1]), sg.int64), 0)
@@ -195,7 +194,7 @@ def _nonzero(call: Call, x: sg.Output) -> Any:
     )
 
 
-def _masked(call: Call, x: sg.Output, mask: sg.Output) -> Output:
+def _masked(call: Call, x: sg.Output, mask: sg.Output) -> sg.Output:
     return _indexed(call, x, [mask])
 
 
@@ -259,7 +258,7 @@ def _embedded(
     padding_idx: int = -1,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Output:
+) -> sg.Output:
     rows = sg.take(weight, indices, 0)
     if padding_idx >= 0:  # The row of the padding takes no gradient.
         padding = sg.expand_dims(sg.equal(indices, brought(padding_idx, indices.dtype)), -1)
@@ -283,7 +282,7 @@ def _bagged(
     per_sample_weights: sg.Output | None = None,
     include_last_offset: bool = False,
     padding_idx: int = -1,
-) -> tuple[Output, None, None, None]:
+) -> tuple[sg.Output, None, None, None]:
     """Embedding bags: sums (mode 0), means (1) or maxima (2) of the rows of each bag."""
     if any(call.uses(i) for i in (1, 2, 3)):
         raise Refused("of embedding_bag only the first result is translated; use that alone")
@@ -308,7 +307,7 @@ def _bagged(
 
 def _bucketed(
     call: Call, x: sg.Output, bounds: sg.Output, *, out_int32: bool = False, right: bool = False
-) -> Output:
+) -> sg.Output:
     x = brought(x, bounds.dtype if bounds.dtype.is_floating else x.dtype, bounds)
     return sg.cast(
         sg.searchsorted(brought(bounds, x.dtype), x, side="right" if right else "left"), call.dtype
@@ -324,7 +323,7 @@ def _searched(
     right: bool = False,
     side: str | None = None,
     sorter: sg.Output | None = None,
-) -> Output:
+) -> sg.Output:
     if sorter is not None:
         bounds = sg.take_along_axis(bounds, sorter, -1)
     x = brought(x, bounds.dtype, bounds)

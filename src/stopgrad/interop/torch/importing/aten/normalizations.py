@@ -7,7 +7,6 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.shared.normalizations import (
     affine,
@@ -47,7 +46,7 @@ def _group(
     hw: Size,
     group: int,
     eps: float,
-) -> tuple[Output, Output | None, Output | None]:
+) -> tuple[sg.Output, sg.Output | None, sg.Output | None]:
     parts = reshape(wide(x), [x.shape[0], group, -1])
     y = reshape(sg.layer_norm(parts, axis=(2,), epsilon=eps), list(x.shape))
     y = affine(y, weight, bias, [-1] + [1] * (x.ndim - 2))

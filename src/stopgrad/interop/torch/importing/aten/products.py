@@ -8,23 +8,22 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared import convolutions
 from stopgrad.interop.shared.conversions import Refused, Value, brought, pulled, spread
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 
-def _multiplied(call: Call, a: sg.Output, b: sg.Output, *_: object) -> Output:
+def _multiplied(call: Call, a: sg.Output, b: sg.Output, *_: object) -> sg.Output:
     return sg.matmul(a, b)
 
 
-def _scaled(x: sg.Output, factor: Value) -> Output:
+def _scaled(x: sg.Output, factor: Value) -> sg.Output:
     return x if factor == 1 else sg.multiply(x, brought(factor, x.dtype, x))
 
 
 def _added(
     call: Call, x: sg.Output, a: sg.Output, b: sg.Output, *, beta: float = 1, alpha: float = 1
-) -> Output:
+) -> sg.Output:
     return _added_to(x, sg.matmul(a, b), beta, alpha)  # With beta = 0, x is not read: its NaN does not count.
 
 
@@ -42,7 +41,7 @@ def convolved(
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-) -> Output:
+) -> sg.Output:
     """``aten.convolution``: x is [batch, channels, ...], the weight [output channels, channels, ...]."""
     spatial = weight.ndim - 2
     if spatial not in convolutions.LAYOUTS:
@@ -89,7 +88,7 @@ def _attention(
     *,
     attn_mask: sg.Output | None = None,
     scale: float | None = None,
-) -> tuple[Output, None]:
+) -> tuple[sg.Output, None]:
     if dropout_p:
         raise Refused(
             "attention with dropout is translated from its parts; call model.eval() or use dropout=0"
@@ -109,7 +108,7 @@ def _whole_attention(
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Output:
+) -> sg.Output:
     unseen = None
     if attn_mask is not None and not attn_mask.dtype.is_bool:
         # If all keys of a query have -∞, its result is 0, as if a boolean mask excluded all of them.
@@ -134,7 +133,7 @@ def _whole_attention(
 
 def _triangular(
     call: Call, a: sg.Output, b: sg.Output, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Output:
+) -> sg.Output:
     if unitriangular:
         eye = sg.eye(a.shape[-1], dtype=a.dtype)
         a = sg.where(sg.not_equal(eye, brought(0, eye.dtype)), eye, a)
@@ -146,7 +145,7 @@ def _triangular(
 
 def _solved(
     call: Call, a: sg.Output, b: sg.Output, *, left: bool = True, **_: object
-) -> tuple[Output, None, None, None]:
+) -> tuple[sg.Output, None, None, None]:
     if any(call.uses(i) for i in (1, 2, 3)):
         raise Refused("of linalg.solve_ex only the solution is translated")
     if not left:
@@ -170,7 +169,7 @@ def _no_failure(a: sg.Output) -> Any:
     return sg.zeros(list(a.shape[:-2]), sg.int32)
 
 
-def _orthogonal(call: Call, a: sg.Output, mode: str = "reduced") -> tuple[Output, Output]:
+def _orthogonal(call: Call, a: sg.Output, mode: str = "reduced") -> tuple[sg.Output, sg.Output]:
     if mode == "r":
         raise Refused("linalg.qr with mode='r' has no translation; take the second result of mode='reduced'")
     q, r = sg.qr(a, full_matrices=mode == "complete")
@@ -184,42 +183,42 @@ def _singular(
     compute_uv: bool = True,
     *,
     driver: str | None = None,
-) -> tuple[None, Output, None] | tuple[Any, Any, Any]:
+) -> tuple[None, sg.Output, None] | tuple[Any, Any, Any]:
     if not compute_uv:
         return None, sg.svdvals(a), None
     s, u, v = sg.svd(a, full_matrices=full_matrices)
     return u, s, sg.adjoint(v)
 
 
-def _eigen_general(call: Call, a: sg.Output) -> tuple[Output, Output]:
+def _eigen_general(call: Call, a: sg.Output) -> tuple[sg.Output, sg.Output]:
     values, vectors = sg.eig(a)
     return values, vectors
 
 
-def _cholesky_solved(call: Call, b: sg.Output, chol: sg.Output, upper: bool = False) -> Output:
+def _cholesky_solved(call: Call, b: sg.Output, chol: sg.Output, upper: bool = False) -> sg.Output:
     return sg.cholesky_solve(sg.adjoint(chol) if upper else chol, b)
 
 
 def _summed_products(
     call: Call, x: sg.Output, a: sg.Output, b: sg.Output, *, beta: Value = 1, alpha: Value = 1
-) -> Output:
+) -> sg.Output:
     return _added_to(x, sg.reduce_sum(sg.matmul(a, b), axis=0), beta, alpha)
 
 
-def _added_to(x: sg.Output, product: sg.Output, beta: Value, alpha: Value) -> Output:
+def _added_to(x: sg.Output, product: sg.Output, beta: Value, alpha: Value) -> sg.Output:
     product = _scaled(product, alpha)
     return product if beta == 0 else sg.add(_scaled(x, beta), product)
 
 
-def _determinant(call: Call, a: sg.Output) -> tuple[Output, None, None]:
+def _determinant(call: Call, a: sg.Output) -> tuple[sg.Output, None, None]:
     return sg.det(a), None, None
 
 
-def _log_determinant(call: Call, a: sg.Output) -> tuple[Output, Output, None, None]:
+def _log_determinant(call: Call, a: sg.Output) -> tuple[sg.Output, sg.Output, None, None]:
     return (*sg.slogdet(a), None, None)
 
 
-def _eigen(call: Call, a: sg.Output, uplo: str = "L", compute_v: bool = True) -> tuple[Output, Output]:
+def _eigen(call: Call, a: sg.Output, uplo: str = "L", compute_v: bool = True) -> tuple[sg.Output, sg.Output]:
     # PyTorch reads one triangle only. What a symmetric matrix is computed from gets PyTorch's gradient.
     lower = sg.tril(a) if uplo == "L" else sg.adjoint(sg.triu(a))
     eye = sg.eye(a.shape[-1], dtype=a.dtype)

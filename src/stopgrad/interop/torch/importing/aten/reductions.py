@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 import stopgrad as sg
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import along, axes_of, axis_of, brought, static
 from stopgrad.interop.shared.normalizations import variance
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
@@ -29,7 +28,7 @@ def reduced(function: Callable[..., Any]) -> Translation:
 
 
 def _any_all(function: Callable[..., Any]) -> Translation:
-    def translated(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> Output:
+    def translated(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> sg.Output:
         axes = axes_of(dim, x.ndim)
         x = brought(x, sg.bool_)
         return brought(function(x, axis=axes, keepdims=keepdim) if axes else x, call.dtype)
@@ -80,13 +79,15 @@ def _extreme_with_place(function: Callable[..., Any]) -> Translation:
 
 def _mean(
     call: Call, x: sg.Output, dim: Sequence[int] | None = None, keepdim: bool = False, **_: object
-) -> Output:
+) -> sg.Output:
     axes = axes_of(dim, x.ndim)
     x = brought(x, call.dtype)
     return sg.reduce_mean(x, axis=axes, keepdims=keepdim) if axes else x
 
 
-def _product(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False, **_: object) -> Output:
+def _product(
+    call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False, **_: object
+) -> sg.Output:
     axes = axes_of(dim, x.ndim)
     x = brought(x, call.dtype)
     return sg.reduce_prod(x, axis=axes, keepdims=keepdim) if axes else x
@@ -99,7 +100,7 @@ def _variance_corrected(
     *,
     correction: float | None = None,
     keepdim: bool = False,
-) -> Output:
+) -> sg.Output:
     return variance(x, axes_of(dim, x.ndim), 1 if correction is None else correction, keepdim)
 
 
@@ -110,7 +111,7 @@ def _deviation(
     *,
     correction: float | None = None,
     keepdim: bool = False,
-) -> Output:
+) -> sg.Output:
     """Where it is 0, so is its gradient."""
     var = _variance_corrected(call, x, dim, correction=correction, keepdim=keepdim)
     zero, one = brought(0, var.dtype), brought(1, var.dtype)
@@ -121,7 +122,9 @@ def _deviation(
 def _distance(huber: bool) -> Translation:
     """smooth_l1_loss, or huber_loss: half the square up to a limit, and straight beyond."""
 
-    def translated(call: Call, x: sg.Output, y: sg.Output, reduction: int = 1, limit: float = 1.0) -> Output:
+    def translated(
+        call: Call, x: sg.Output, y: sg.Output, reduction: int = 1, limit: float = 1.0
+    ) -> sg.Output:
         apart = sg.abs(sg.subtract(brought(x, call.dtype), brought(y, call.dtype)))
         near = sg.minimum(apart, brought(limit, apart.dtype))
         square = sg.multiply(sg.square(near), brought(0.5, apart.dtype))
@@ -145,7 +148,7 @@ def _variance_mean(
     *,
     correction: float | None = None,
     keepdim: bool = False,
-) -> tuple[Output, Output]:
+) -> tuple[sg.Output, sg.Output]:
     axes = axes_of(dim, x.ndim)
     mean = sg.reduce_mean(x, axis=axes, keepdims=keepdim) if axes else x
     return _variance_corrected(call, x, dim, correction=correction, keepdim=keepdim), mean
@@ -159,7 +162,7 @@ def _norm(
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
-) -> Output:
+) -> sg.Output:
     axes = axes_of(dim, x.ndim)
     if x.dtype.is_complex:
         x = sg.abs(x)
@@ -272,7 +275,7 @@ def _soft(function: Callable[..., Any]) -> Translation:
     return translated
 
 
-def _distances(x: sg.Output, y: sg.Output, p: float) -> Output:
+def _distances(x: sg.Output, y: sg.Output, p: float) -> sg.Output:
     """The distances between all rows of x and all rows of y, with batches broadcast."""
     apart = sg.subtract(x, y)
     if p == 0:
@@ -280,7 +283,7 @@ def _distances(x: sg.Output, y: sg.Output, p: float) -> Output:
     return sg.vector_norm(apart, axis=-1, ord=math.inf if p == math.inf else p)
 
 
-def _safely_soft(call: Call, x: sg.Output, dim: int, dtype: torch.dtype | None = None) -> Output:
+def _safely_soft(call: Call, x: sg.Output, dim: int, dtype: torch.dtype | None = None) -> sg.Output:
     """A softmax in which a row of -∞ alone becomes 0 and takes no gradient."""
     x = brought(x, call.dtype)
     if not x.ndim:
@@ -293,7 +296,7 @@ def _safely_soft(call: Call, x: sg.Output, dim: int, dtype: torch.dtype | None =
 
 def _all_distances(
     call: Call, x: sg.Output, y: sg.Output, p: float, compute_mode: int | None = None
-) -> Output:
+) -> sg.Output:
     return _distances(sg.expand_dims(x, -2), sg.expand_dims(y, -3), p)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import Dim
 from stopgrad.base.types import Size
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, axes_of, axis_of, brought, product, static
 from stopgrad.interop.shared.slices import padded, part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
@@ -23,15 +22,15 @@ def _viewed(call: Call, x: sg.Output, sizes: Sequence[Size]) -> Any:
     return reshape(x, list(sizes))
 
 
-def _permuted(call: Call, x: sg.Output, dims: Sequence[int]) -> Output:
+def _permuted(call: Call, x: sg.Output, dims: Sequence[int]) -> sg.Output:
     return sg.transpose(x, axes_of(dims, x.ndim)) if x.ndim else x
 
 
-def _transposed(call: Call, x: sg.Output) -> Output:
+def _transposed(call: Call, x: sg.Output) -> sg.Output:
     return sg.swapaxes(x, 0, 1) if x.ndim > 1 else x
 
 
-def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> Output:
+def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> sg.Output:
     present = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
     shape = [
         old if isinstance(new, int) and new == -1 else new for old, new in zip(present, sizes, strict=True)
@@ -39,7 +38,7 @@ def _expanded(call: Call, x: sg.Output, sizes: Sequence[Size], **_: object) -> O
     return sg.broadcast_to(x, shape)
 
 
-def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None) -> Output:
+def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None) -> sg.Output:
     every = axes_of(dims, x.ndim) if x.ndim else ()
     if dims is not None and not isinstance(dims, int) and not len(dims):
         every = ()
@@ -47,17 +46,17 @@ def _squeezed(call: Call, x: sg.Output, dims: Sequence[int] | int | None = None)
     return sg.squeeze(x, sorted(gone)) if gone else x
 
 
-def _unsqueezed(call: Call, x: sg.Output, dim: int) -> Output:
+def _unsqueezed(call: Call, x: sg.Output, dim: int) -> sg.Output:
     return sg.expand_dims(x, axis_of(dim, x.ndim + 1))
 
 
 def _sliced(
     call: Call, x: sg.Output, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1
-) -> Output:
+) -> sg.Output:
     return part(x, axis_of(dim, x.ndim), start, end, step)
 
 
-def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> Output:
+def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> sg.Output:
     axis = axis_of(dim, x.ndim)
     if isinstance(index, sg.Output):
         return sg.take(x, index, axis)
@@ -72,7 +71,7 @@ def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
     return sg.concat(same_rank, axis_of(dim, ndim)) if len(same_rank) > 1 else same_rank[0]
 
 
-def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) -> tuple[Output, ...]:
+def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) -> tuple[sg.Output, ...]:
     axis = axis_of(dim, x.ndim)
     if not isinstance(sizes, Sequence):
         (length,) = static([x.shape[axis]], "a split into parts of one size")
@@ -84,15 +83,15 @@ def _split(call: Call, x: sg.Output, sizes: Sequence[Size] | int, dim: int = 0) 
     return tuple(part(x, axis, a, b) for a, b in itertools.pairwise(starts))
 
 
-def _unbound(call: Call, x: sg.Output, dim: int = 0) -> tuple[Output, ...]:
+def _unbound(call: Call, x: sg.Output, dim: int = 0) -> tuple[sg.Output, ...]:
     return tuple(sg.unstack(x, axis=axis_of(dim, x.ndim)))
 
 
-def _flipped(call: Call, x: sg.Output, dims: Sequence[int]) -> Output:
+def _flipped(call: Call, x: sg.Output, dims: Sequence[int]) -> sg.Output:
     return sg.flip(x, axes_of(dims, x.ndim)) if len(dims) and x.ndim else x
 
 
-def _repeated(call: Call, x: sg.Output, repeats: Sequence[Size]) -> Output:
+def _repeated(call: Call, x: sg.Output, repeats: Sequence[Size]) -> sg.Output:
     missing = len(repeats) - x.ndim
     if missing:
         x = reshape(x, [1] * missing + list(x.shape))
@@ -145,10 +144,10 @@ def _unfolded(call: Call, x: sg.Output, dim: int, size: int, step: int) -> Any:
     return sg.moveaxis(windows, axis + 1, windows.ndim - 1)
 
 
-def triangle(lower: bool) -> Callable[..., Output]:
+def triangle(lower: bool) -> Callable[..., sg.Output]:
     """tril and triu."""
 
-    def translated(call: Call, x: sg.Output, diagonal: int = 0) -> Output:
+    def translated(call: Call, x: sg.Output, diagonal: int = 0) -> sg.Output:
         return (sg.tril if lower else sg.triu)(x, diagonal)
 
     return translated
@@ -165,7 +164,7 @@ def _pairs(pad: Sequence[Size], ndim: int) -> list[tuple[Any, Any]]:
     return pairs
 
 
-def _constant_padded(call: Call, x: sg.Output, pad: Sequence[Size], value: float = 0) -> Output:
+def _constant_padded(call: Call, x: sg.Output, pad: Sequence[Size], value: float = 0) -> sg.Output:
     return padded(x, _pairs(pad, x.ndim), value)
 
 
@@ -226,7 +225,7 @@ def _start(call: Call, x: sg.Output) -> Any:
     return call.scale(0).storage_offset()
 
 
-def _same(call: Call, x: sg.Output, *_: object, **__: object) -> Output:
+def _same(call: Call, x: sg.Output, *_: object, **__: object) -> sg.Output:
     return x
 
 

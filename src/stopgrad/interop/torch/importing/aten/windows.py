@@ -10,7 +10,6 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.graph.graph import Output
 from stopgrad.interop.shared.conversions import Refused, along, brought, product, pulled, spread, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.pooling import Windows, max_places
@@ -115,7 +114,7 @@ def _average_gradient(spatial: int) -> Any:
 
 
 def _adapted(spatial: int) -> Any:
-    def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> Output:
+    def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> sg.Output:
         batched = x.ndim == spatial + 2
         x = x if batched else sg.expand_dims(x, 0)
         sizes: list[Any] = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
@@ -126,7 +125,7 @@ def _adapted(spatial: int) -> Any:
 
 
 def _adapted_maxima(spatial: int) -> Any:
-    def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> tuple[Output, None]:
+    def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> tuple[sg.Output, None]:
         if call.uses(1):
             raise Refused("the places of adaptive maxima have no translation; use the maxima alone")
         batched = x.ndim == spatial + 2
@@ -157,7 +156,7 @@ def _sizes_and_scales(
 
 def _resized(
     find: Callable[[int, int, bool, float | None], Weights], vector: bool, aligns: bool = True
-) -> Callable[..., Output]:
+) -> Callable[..., sg.Output]:
     """The translation of an operator that finds the pixels of each axis so.
 
     Args:
@@ -166,7 +165,7 @@ def _resized(
         aligns: whether the operator is told if corners are aligned.
     """
 
-    def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *settings: Any) -> Output:
+    def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *settings: Any) -> sg.Output:
         align, factors = (settings[0], settings[1:]) if aligns else (False, settings)
         sizes = _sizes_and_scales(x, size, factors[0] if vector and factors else factors or None)
         for i, (before, after, factor) in enumerate(zip(*sizes, strict=True)):
