@@ -49,6 +49,40 @@ def test_the_command_is_what_the_function_does(home: Path) -> None:
         assert file.read_bytes() == (home / "out" / file.name).read_bytes(), file.name
 
 
+def test_a_budget_of_memory_is_said_and_kept_in_the_manifest(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--loss cross-entropy --memory 1GiB --sizes batch=512 -o out"
+    assert cli.main(["train-graph", "model.onnx", *words.split()]) == 0
+    memory = json.loads((home / "out" / "manifest.json").read_text())["memory"]
+    assert (memory["budget"], memory["sizes"], memory["again"]) == (2**30, {"batch": 512}, 0)
+    assert "memory: a step is estimated at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--memory 1kB --sizes batch=512", "does not fit into 1"),
+        ("--memory 1GiB", "batch"),
+        ("--sizes batch=512", "--memory"),
+        ("--memory 1GiB --sizes batch", "--sizes takes a name and a whole number"),
+        ("--memory much --sizes batch=8", "memory"),
+    ],
+)
+def test_a_wrong_budget_is_an_error(
+    home: Path, words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = cli.main(
+            ["train-graph", "model.onnx", "--loss", "cross-entropy", *words.split(), "-o", "out"]
+        )
+    except SystemExit as error:
+        status = error.code
+    assert status not in (0, None)
+    assert says in capsys.readouterr().err
+    assert not (home / "out").exists()
+
+
 def test_all_options_arrive(home: Path) -> None:
     words = (
         "--loss mse --optimizer sgd:momentum=0.9 --lora mid.weight,enc.weight --rank 2 --alpha 6 --only head"
