@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast
 import numpy as np
 
 from stopgrad.base.arrays import Array, ArrayLike, Namespace
+from stopgrad.base.promotion import Promotion
 from stopgrad.base.samples import pairs
 from stopgrad.graph.batch_rules import ELEMENTWISE
 from stopgrad.graph.build import apply, emit
@@ -21,6 +22,7 @@ from stopgrad.graph.operands import Tensor, type_of
 from stopgrad.graph.public import guarded, publish, reads_arguments
 from stopgrad.graph.traits import Unsound
 from stopgrad.graph.type_rules import (
+    Infer,
     broadcast,
     is_floating,
     is_inexact,
@@ -172,7 +174,7 @@ def flushed(xp: Namespace, x: Array) -> Array:
 class Elementwise(Op, abstract=True):
     """One operand, floating-point or complex (C1); the result has its type."""
 
-    infer = same(is_inexact)
+    infer: ClassVar[Infer] = same(is_inexact)
     batch = ELEMENTWISE
     rounds_once = True
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = EXTREMES
@@ -181,13 +183,13 @@ class Elementwise(Op, abstract=True):
 class RealElementwise(Elementwise, abstract=True):
     """One operand, floating-point (C1); the result has its type."""
 
-    infer = same(is_floating)
+    infer: ClassVar[Infer] = same(is_floating)
 
 
 class Arithmetic(Op, abstract=True):
     """Two operands of one numeric dtype (C1) whose shapes broadcast (C2)."""
 
-    infer = broadcast(is_number)
+    infer: ClassVar[Infer] = broadcast(is_number)
     batch = ELEMENTWISE
     rounds_once = True
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS
@@ -206,8 +208,8 @@ class GradientOfElementwise(Op, abstract=True):
         The cotangent of x.
     """
 
-    infer = broadcast(is_inexact, "y", "g")
-    promotes = None
+    infer: ClassVar[Infer] = broadcast(is_inexact, "y", "g")
+    promotes: ClassVar[Promotion | None] = None
     batch = ELEMENTWISE
     rounds_once = True
     samples: Samples = pairs(shapes=ALIKE)
@@ -217,5 +219,5 @@ class GradientOfElementwise(Op, abstract=True):
 class GradientOfActivation(GradientOfElementwise, abstract=True):
     """The same for a real activation: y and g are floating-point."""
 
-    infer = broadcast(is_floating, "y", "g")
-    promotes = None
+    infer: ClassVar[Infer] = broadcast(is_floating, "y", "g")
+    promotes: ClassVar[Promotion | None] = None

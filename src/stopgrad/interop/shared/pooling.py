@@ -33,6 +33,13 @@ class Windows:
         Refused: the number of windows depends on symbolic sizes.
     """
 
+    sizes: tuple[Any, ...]
+    window: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pads: list[tuple[Any, Any]]
+    layout: str
+
     def __init__(
         self,
         sizes: Sequence[Any],

@@ -19,6 +19,7 @@ class Pooling(Spatial):
     """The attributes of a pooling operator, and its windows."""
 
     layout: str
+    windows: Windows
 
     def __init__(self, node: Call, x: sg.Output) -> None:
         super().__init__(node, x)
