@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +30,15 @@ MEANT = {
 """The names that stay, by file."""
 
 
+_WORD = rf"\b(?:{'|'.join(sorted(VAGUE))})\b"
+_PERHAPS = re.compile(rf"{_WORD}\s*(?:[=:,)\]]|in\b)|\bas\s+{_WORD}")
+"""Where a name may be given; most files are without it, and need not be parsed."""
+
+
 def vague(text: str) -> Iterator[tuple[int, str]]:
     """The lines that give a vague name to something."""
+    if not _PERHAPS.search(text):
+        return
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE:
             yield node.lineno, node.id
