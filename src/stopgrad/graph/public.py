@@ -108,6 +108,7 @@ def guarded(what: str, by_type: bool = False, alike: bool = False) -> Callable[[
                     _undo(graph, length, others)
                     explained = _for_user(error, what, shown, sys._getframe(1))
                     if explained is error:
+                        del explained  # The error's traceback holds this frame: a cycle would keep the graph.
                         raise
                     raise explained from error
             except BaseException:  # Again, in case an interrupt came first.

@@ -11,6 +11,8 @@ pytest.importorskip("tensorflow")
 from programs.comparing import held
 from programs.tensorflow_holding import WORLD
 
+# TensorFlow's numpy_function hands its own tensors to NumPy, which has that to say of them.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 COUNT = 2000
 
 
