@@ -45,9 +45,9 @@ def damaged(folder: Path, first: int, **counts: int) -> dict[str, Any]:
 
 
 def test_what_is_damaged_is_refused_or_is_what_it_says(tmp_path: Path) -> None:
-    found = damaged(tmp_path, 0, checkpoints=40, programs=200, trainings=80, models=40)
-    assert found["models"]["loaded"] > 1
-    assert found["trainings"]["loaded"] > 8
+    found = damaged(tmp_path, 0, checkpoints=100, programs=500, trainings=200, models=60)
+    assert found["models"]["loaded"] > 3
+    assert found["trainings"]["loaded"] > 20
 
 
 @pytest.mark.nightly

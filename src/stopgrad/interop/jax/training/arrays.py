@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -57,21 +57,20 @@ def has_slope(x: object) -> bool:
 
 def zeros_among(values: Sequence[Any]) -> list[bool]:
     """Which values are zero for certain: all elements of an array, or how JAX made a tracer."""
-    flags = [_is_zero_by_making(x) for x in values]
-    readable = [i for i, x in enumerate(values) if not flags[i] and _is_there(x)]
-    if readable:
-        answers = jax.device_get(_any_element([values[i] for i in readable]))
-        for i, is_any in zip(readable, answers, strict=True):
-            flags[i] = not is_any
-    return flags
+    return _without_any(values, _any_element)
 
 
 def are_kept_zero(values: Sequence[Any]) -> list[bool]:
     """Which values are constants of zero, not products with zero: those of arrays have no sign."""
+    return _without_any(values, _any_element_or_sign)
+
+
+def _without_any(values: Sequence[Any], test: Callable[[list[Any]], Any]) -> list[bool]:
+    """Which values JAX made as zeros, or are arrays that do not pass a test of all that can be read."""
     flags = [_is_zero_by_making(x) for x in values]
     readable = [i for i, x in enumerate(values) if not flags[i] and _is_there(x)]
     if readable:
-        answers = jax.device_get(_any_element_or_sign([values[i] for i in readable]))
+        answers = jax.device_get(test([values[i] for i in readable]))
         for i, is_any in zip(readable, answers, strict=True):
             flags[i] = not is_any
     return flags
