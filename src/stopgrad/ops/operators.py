@@ -9,31 +9,34 @@ import numpy as np
 
 from stopgrad.base.unknown import ON_TENSORS
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArrayLike, Dim, Operation, Output
+from stopgrad.graph.defining import ArrayLike, Dim, Operation, Output, Tensor
 from stopgrad.ops.elementwise import arithmetic, compare, powers
 from stopgrad.ops.indexing import brackets as indexing, updates
 from stopgrad.ops.linalg import contractions as linalg
 from stopgrad.ops.shapes import reshape as shape
 
+Operator = Callable[..., Tensor]
+"""An operator of outputs: of one or two operands."""
 
-def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+
+def _reflected(function: Operator) -> Operator:
     @d.reads_arguments
-    def reflected(self: Output, other: ArrayLike) -> Any:
+    def reflected(self: Output, other: ArrayLike) -> Tensor:
         return function(other, self)
 
     return reflected
 
 
-def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
+def _bits(bitwise: Operator, logical: Operator) -> Operator:
     @d.reads_arguments
-    def operator(self: Output, other: ArrayLike) -> Any:
+    def operator(self: Output, other: ArrayLike) -> Tensor:
         kind = (self if isinstance(self, Output) else other).dtype
         return (logical if kind.is_bool else bitwise)(self, other)
 
     return operator
 
 
-_BINARY: dict[str, Callable[..., Any]] = {
+_BINARY: dict[str, Operator] = {
     "add": arithmetic.add,
     "sub": arithmetic.subtract,
     "mul": arithmetic.multiply,
@@ -53,11 +56,11 @@ for _name, _function in _BINARY.items():
     setattr(Output, f"__r{_name}__", _reflected(_function))
 
 
-def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
+def _comparison(function: Operator) -> Operator:
     """``==`` or ``!=``, elementwise; with None, a word or another object, Python's comparison by identity."""
 
     @d.reads_arguments
-    def comparison(self: Output, other: object) -> Any:
+    def comparison(self: Output, other: object) -> Tensor:
         if isinstance(other, (Output, Operation, np.ndarray, np.generic, Dim)) or d.is_python(other):
             return function(self, other)
         return NotImplemented
@@ -84,12 +87,12 @@ ON_TENSORS.update({"eq": compare.equal, "ne": compare.not_equal})
 
 
 @d.reads_arguments
-def _invert(self: Output) -> Any:
+def _invert(self: Output) -> Output:
     return compare.logical_not(self) if self.dtype.is_bool else compare.invert(self)
 
 
 @d.reads_arguments
-def _getitem(self: Output, index: Any) -> Any:
+def _getitem(self: Output, index: Any) -> Output:
     return indexing.take_index(self, index)
 
 

@@ -20,7 +20,7 @@ from stopgrad.interop.onnx.nodes import (
     text,
 )
 from stopgrad.interop.onnx.reading import OLDEST, opsets
-from stopgrad.interop.onnx.schemas import is_same, schema_of
+from stopgrad.interop.onnx.schemas import has_function, is_same, schema_of
 from stopgrad.interop.shared.inlining import DEEPEST, Inlined
 from stopgrad.ops.gates.stopping import Gate
 
@@ -200,7 +200,7 @@ class _Unknown:
         if key not in self._known:
             rule = f"{domain}::{op_type}" if domain else op_type
             schema = None if rule in self.operators else schema_of(op_type, domain, version)
-            has_body = schema is not None and (schema.has_function or schema.has_context_dependent_function)
+            has_body = schema is not None and has_function(schema)
             self._known[key] = rule in self.operators or has_body or gate_of(domain, op_type) is not None
         return self._known[key]
 
@@ -219,7 +219,7 @@ class _Unknown:
         )
 
 
-def gate_of(domain: str, op_type: str) -> Any:
+def gate_of(domain: str, op_type: str) -> type[Gate] | None:
     """The gate that an operator of the domain ``stopgrad`` stands for, or None."""
     gate = REGISTRY.get(op_type) if domain == GATES else None
     return gate if gate is not None and issubclass(gate, Gate) else None

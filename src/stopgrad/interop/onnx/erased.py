@@ -17,12 +17,17 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import onnx
 
 from stopgrad.interop.onnx.checking import GATES, gate_of, is_custom
 from stopgrad.interop.onnx.nodes import all_nodes, domain_of, graphs_in, read_in, text
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+P = TypeVar("P", bound="Message")
 
 LISTED = "stopgrad.gates"
 """The key of a model's metadata under which its gates are listed, as JSON."""
@@ -51,7 +56,7 @@ class Listed(NamedTuple):
         settings: operands that are constant numbers, by name.
     """
 
-    node: Any
+    node: onnx.NodeProto
     where: Where
     pairs: tuple[Pair, ...]
     settings: Mapping[str, Any]
@@ -94,7 +99,7 @@ def _is_constant(node: onnx.NodeProto) -> bool:
     return text(node.op_type) == "Constant" and len(node.attribute) == 1 and node.attribute[0].HasField("t")
 
 
-def _packed(proto: Any) -> str:
+def _packed(proto: Message) -> str:
     return base64.b64encode(proto.SerializeToString()).decode()
 
 
@@ -158,7 +163,7 @@ def listed(model: onnx.ModelProto) -> tuple[list[Listed], list[Any]]:
     return sound, [f for f in functions if domain_of(f) == GATES]
 
 
-def _unpacked(kind: Any, encoded: str) -> Any:
+def _unpacked(kind: type[P], encoded: str) -> P:
     return kind.FromString(base64.b64decode(encoded))
 
 
@@ -186,7 +191,7 @@ class Restored(NamedTuple):
         lost: those that could not be.
     """
 
-    model: Any
+    model: onnx.ModelProto
     back: list[str]
     lost: list[str]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
@@ -13,14 +13,18 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.onnx.saving import OPSET, put, ready_of
 from stopgrad.interop.onnx.weights.exporters import FROZEN
 
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
 
 @guarded("export")
 def export(
-    module: Any,
-    example: Any,
+    module: torch.nn.Module | ExportedProgram,
+    example: torch.Tensor | Sequence[Any],
     path: AnyPath,
     *,
-    dynamic_shapes: Any = None,
+    dynamic_shapes: Mapping[str, Any] | Sequence[Any] | None = None,
     opset: int = OPSET,
     external: bool | None = None,
 ) -> None:
@@ -73,7 +77,7 @@ def export(
 
 
 @contextmanager
-def resting(module: Any) -> Iterator[None]:
+def resting(module: torch.nn.Module | ExportedProgram) -> Iterator[None]:
     """A context in which a module and all of its parts are in their form for inference."""
     parts: Sequence[Any] = list(module.modules()) if hasattr(module, "modules") else []
     modes = [part.training for part in parts]

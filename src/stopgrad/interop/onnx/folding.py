@@ -54,7 +54,7 @@ def _dtype(node: Call, operands: Sequence[Any]) -> DType | None:
     return next(symbolic_ones).dtype
 
 
-def _gather(node: Call, x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> Any:
+def _gather(node: Call, x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.take(x, indices.astype(np.int64), axis=node.attribute("axis", 0))
 
 
@@ -65,7 +65,7 @@ def _slice(
     ends: np.ndarray[Any, Any],
     axes: np.ndarray[Any, Any] | None = None,
     steps: np.ndarray[Any, Any] | None = None,
-) -> Any:
+) -> np.ndarray[Any, Any]:
     axes = np.arange(len(starts)) if axes is None else axes
     steps = np.ones(len(starts), np.int64) if steps is None else steps
     slices: list[Any] = [slice(None)] * x.ndim
@@ -85,7 +85,7 @@ def _split(node: Call, x: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any] | 
     return np.split(x, ends.astype(np.int64), axis=node.attribute("axis", 0))
 
 
-def _concat(node: Call, *xs: np.ndarray[Any, Any]) -> Any:
+def _concat(node: Call, *xs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([x.astype(object) for x in xs], axis=node.attribute("axis"))
 
 
@@ -97,7 +97,7 @@ def _squeeze(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | N
     return np.squeeze(x, None if axes is None else tuple(axes.reshape(-1).tolist()))
 
 
-def _reshape(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> Any:
+def _reshape(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     sizes = [x.shape[i] if s == 0 and not node.attribute("allowzero", 0) else s for i, s in enumerate(shape)]
     return x.reshape(sizes)
 

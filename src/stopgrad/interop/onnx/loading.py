@@ -16,6 +16,7 @@ import stopgrad as sg
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.base.source import to_user
+from stopgrad.base.types import DType, Size
 from stopgrad.graph.operands import as_array, shorten
 from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
@@ -23,7 +24,7 @@ from stopgrad.interop.onnx.checking import check_model, draws, versions_of
 from stopgrad.interop.onnx.erased import restored
 from stopgrad.interop.onnx.nodes import all_nodes, domain_of, graphs_in, live, read_in, text
 from stopgrad.interop.onnx.operators import OPERATORS
-from stopgrad.interop.onnx.operators.calling import Known, dtype_of_code, known_positions
+from stopgrad.interop.onnx.operators.calling import Known, Value, dtype_of_code, known_positions
 from stopgrad.interop.onnx.patterns import matches, patterns_of
 from stopgrad.interop.onnx.reading import ModelSource, Source, read
 from stopgrad.interop.onnx.translating import Space, Translator, stored
@@ -231,12 +232,12 @@ class _Loading:
         self.parameters[name] = parameter.output
         return parameter
 
-    def _placeholder(self, x: onnx.ValueInfoProto) -> Any:
+    def _placeholder(self, x: onnx.ValueInfoProto) -> sg.Output:
         name = text(x.name)
         dtype, shape = self._type(x)
         return sg.placeholder(dtype, shape, name=label_from(name) or "input")
 
-    def _type(self, x: onnx.ValueInfoProto) -> tuple[Any, list[Any]]:
+    def _type(self, x: onnx.ValueInfoProto) -> tuple[DType, list[Size | None]]:
         """The tensor type that a model declares for an input."""
         name, kind = text(x.name), x.type
         if not kind.HasField("tensor_type"):
@@ -259,7 +260,7 @@ class _Loading:
             )
         return dtype, [self._size(d, name) for d in kind.tensor_type.shape.dim]
 
-    def _size(self, d: onnx.TensorShapeProto.Dimension, name: str) -> Any:
+    def _size(self, d: onnx.TensorShapeProto.Dimension, name: str) -> Size | None:
         if d.HasField("dim_value"):
             if d.dim_value < 0:
                 raise FileError(f"the input {name!r} of {self.name} has the size {d.dim_value}")
@@ -271,7 +272,7 @@ class _Loading:
             self.sizes[symbol] = self._named(symbol)
         return self.sizes[symbol]
 
-    def _named(self, symbol: str) -> Any:
+    def _named(self, symbol: str) -> sg.Dim:
         """The symbolic size for a name in the model, changed if it is no valid name here."""
         name = re.sub(r"\W", "_", symbol)
         if not name.isidentifier() or keyword.iskeyword(name) or re.fullmatch(r"_\d*", name):
@@ -307,7 +308,7 @@ class _Loading:
 
     # ------------------------------------------------------------------------------------------ outputs
 
-    def _output(self, translator: Translator, name: str, y: sg.Output | Known) -> Any:
+    def _output(self, translator: Translator, name: str, y: Value) -> sg.Output:
         if isinstance(y, (list, tuple)) or y is None:
             raise GraphError(
                 f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here"
@@ -329,7 +330,7 @@ class _Loading:
         return leaves_by_name(self.name, list(self.inputs), args, kwargs)
 
 
-def _with_gates(source: Source) -> Any:
+def _with_gates(source: Source) -> onnx.ModelProto:
     """The model, with gates that tools have erased put back; the user is warned of those that cannot be."""
     model, _, lost = restored(source.model)
     if lost:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import onnx
 
@@ -29,7 +28,7 @@ def called(node: onnx.NodeProto) -> str:
     return text(node.name) or next((text(x) for x in node.output if x), "") or text(node.op_type)
 
 
-def graphs_in(node: onnx.NodeProto, deep: bool = True) -> Iterator[Any]:
+def graphs_in(node: onnx.NodeProto, deep: bool = True) -> Iterator[onnx.GraphProto]:
     """The graphs among a node's attributes; with *deep*, those inside of these, too."""
     waiting = [node]
     while waiting:
@@ -40,7 +39,7 @@ def graphs_in(node: onnx.NodeProto, deep: bool = True) -> Iterator[Any]:
                     waiting += graph.node
 
 
-def all_nodes(model: onnx.ModelProto) -> Iterator[Any]:
+def all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """All nodes of a model, of its functions and of their inner graphs."""
     waiting = [*model.graph.node, *[node for f in model.functions for node in f.node]]
     while waiting:
@@ -61,7 +60,7 @@ def spoken_of(node: onnx.NodeProto) -> Iterator[str]:
             yield from map(text, [*a.strings, *([a.s] if a.name == "y" else [])])
 
 
-def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
+def live(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[onnx.NodeProto]:
     """The nodes that the results depend on, in order."""
     needed, chosen = set(outputs), []
     for node in reversed(nodes):

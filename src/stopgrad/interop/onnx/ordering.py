@@ -20,7 +20,7 @@ _SHOWN = 8
 """The most nodes of a cycle that an error names."""
 
 
-def ordered(model: onnx.ModelProto, name: str) -> Any:
+def ordered(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """A model whose nodes are in order: the same if they are already, else a copy.
 
     Nodes that are in order keep their places, also among those that are not. Graphs inside of nodes and

@@ -40,7 +40,7 @@ class Source(NamedTuple):
         places: where initializers stand whose numbers were left out of the model, by name.
     """
 
-    model: Any
+    model: onnx.ModelProto
     folder: str | None
     name: str
     places: Mapping[str, Place] = {}
@@ -92,7 +92,7 @@ def _content(path: str, file: BinaryIO, lean: bool) -> tuple[bytes, dict[str, Pl
     return file.read(), {}
 
 
-def _parsed(content: bytes, name: str) -> Any:
+def _parsed(content: bytes, name: str) -> onnx.ModelProto:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
@@ -101,7 +101,7 @@ def _parsed(content: bytes, name: str) -> Any:
     return _sound(model, name)
 
 
-def _sound(model: onnx.ModelProto, name: str) -> Any:
+def _sound(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """The model with its nodes in order, after a check that its version is supported."""
     if not model.HasField("graph") or not model.ir_version:
         raise FileError(f"{name} is no ONNX model, or is truncated: it holds no graph, or no IR version")

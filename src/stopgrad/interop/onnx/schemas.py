@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
 import stopgrad as sg
 from stopgrad.base.types import DType
-from stopgrad.interop.onnx.operators.calling import Known, Refused
+from stopgrad.interop.onnx.operators.calling import Known, Refused, Value
 
 _OPTION = OpSchema.FormalParameterOption
 
 
-def schema_of(op_type: str, domain: str, version: int) -> Any:
+def schema_of(op_type: str, domain: str, version: int) -> OpSchema | None:
     """The schema of an operator in a version of its domain; None if onnx has none."""
     try:
         return onnx.defs.get_schema(op_type, version, domain)
@@ -23,16 +24,22 @@ def schema_of(op_type: str, domain: str, version: int) -> Any:
         return None
 
 
-def body_of(schema: Any, node: onnx.NodeProto, version: int, operands: Sequence[Any]) -> Any:
+def has_function(schema: Any) -> bool:  # The types that onnx ships say nothing of functions.
+    """Whether an operator is a function of other operators, for some operands at least."""
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def body_of(
+    schema: OpSchema, node: onnx.NodeProto, version: int, operands: Sequence[Value]
+) -> onnx.FunctionProto | None:
     """An operator as a function of other operators, for these operands; None if onnx has no such function."""
-    if schema is None:
-        return None
-    if schema.has_function:
-        version = _nearest(schema.function_opset_versions, version)
-        stored = schema.get_function_with_opset_version(version)
-    elif schema.has_context_dependent_function:
-        version = _nearest(schema.context_dependent_function_opset_versions, version)
-        stored = schema.get_context_dependent_function_with_opset_version(
+    bodies: Any = schema  # The types that onnx ships say nothing of bodies.
+    if bodies.has_function:
+        version = _nearest(bodies.function_opset_versions, version)
+        stored = bodies.get_function_with_opset_version(version)
+    elif bodies.has_context_dependent_function:
+        version = _nearest(bodies.context_dependent_function_opset_versions, version)
+        stored = bodies.get_context_dependent_function_with_opset_version(
             version, node.SerializeToString(), [_type_of(x) for x in operands]
         )
     else:
@@ -49,7 +56,7 @@ def _nearest(versions: Sequence[int], version: int) -> int:
     return max((v for v in versions if v <= version), default=min(versions))
 
 
-def defaults_of(schema: OpSchema) -> list[Any]:
+def defaults_of(schema: OpSchema) -> list[onnx.AttributeProto]:
     """The default attributes of an operator."""
     defaults = [attribute.default_value for attribute in schema.attributes.values()]
     return [default for default in defaults if default.type != onnx.AttributeProto.UNDEFINED]
@@ -94,14 +101,14 @@ def _type_of(x: Any) -> bytes:
     return bytes(kind.SerializeToString())
 
 
-def _numpy(x: Any) -> Any:
+def _numpy(x: Any) -> np.dtype[Any]:
     return x.array.dtype if isinstance(x, Known) and not x.is_symbolic else x.dtype.numpy
 
 
 # -------------------------------------------------------------------------------------------- agreement
 
 
-def check_against(schema: OpSchema | None, node: onnx.NodeProto, operands: Sequence[Any]) -> None:
+def check_against(schema: OpSchema | None, node: onnx.NodeProto, operands: Sequence[Value]) -> None:
     """Refuse a node that its operator's schema does not allow.
 
     Raises:
@@ -114,7 +121,7 @@ def check_against(schema: OpSchema | None, node: onnx.NodeProto, operands: Seque
     _check_types(schema, operands)
 
 
-def _check_counts(schema: OpSchema, node: onnx.NodeProto, operands: Sequence[Any]) -> None:
+def _check_counts(schema: OpSchema, node: onnx.NodeProto, operands: Sequence[Value]) -> None:
     if not schema.min_input <= len(operands) <= schema.max_input:
         raise Refused(f"it takes {schema.min_input} to {schema.max_input} operands, not {len(operands)}")
     if not schema.min_output <= len(node.output) <= schema.max_output:
@@ -138,7 +145,7 @@ def _check_attributes(schema: Any, node: onnx.NodeProto) -> None:
             raise Refused(f"its attribute {name!r} is missing")
 
 
-def _check_types(schema: OpSchema, operands: Sequence[Any]) -> None:
+def _check_types(schema: OpSchema, operands: Sequence[Value]) -> None:
     allowed = {
         constraint.type_param_str: constraint.allowed_type_strs for constraint in schema.type_constraints
     }

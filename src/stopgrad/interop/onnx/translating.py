@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+from onnx.defs import OpSchema
 
 import stopgrad as sg
 from stopgrad.base.errors import FileError
@@ -23,7 +24,7 @@ from stopgrad.interop.onnx.checking import gate_of, gradient_of, is_custom
 from stopgrad.interop.onnx.folding import folded
 from stopgrad.interop.onnx.nodes import called, domain_of, live, text
 from stopgrad.interop.onnx.operators import OPERATORS
-from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused, Rule
+from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused, Rule, Value
 from stopgrad.interop.onnx.reading import array_from, attribute_value, dense_from, opsets
 from stopgrad.interop.onnx.schemas import body_of, check_against, defaults_of, schema_of
 from stopgrad.interop.shared.building import FAILED, Building, label_from, scope_from
@@ -104,11 +105,11 @@ class Translator(Building):
         self._limit = _EXPANDED + _EXPANSION * nodes
         self._expanded = 0
         self._lines: dict[str, int] = {}
-        self._schemas: dict[tuple[str, str, int], Any] = {}
+        self._schemas: dict[tuple[str, str, int], OpSchema | None] = {}
 
     # ------------------------------------------------------------------------------------------ graphs
 
-    def run_nodes(self, nodes: Sequence[Any], outputs: Sequence[str], space: Space) -> list[Any]:
+    def run_nodes(self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], space: Space) -> list[Any]:
         """Translate nodes; their results of these names."""
         for node in live(nodes, outputs):
             self._translate(node, space)
@@ -184,8 +185,8 @@ class Translator(Building):
         if rule is None:
             if schema is not None and schema.deprecated:
                 raise Refused("this operator is deprecated in the model's opset; convert the model")
-            body = body_of(schema, node, version, operands)
-            if body is None:
+            body = None if schema is None else body_of(schema, node, version, operands)
+            if schema is None or body is None:
                 raise Refused("there is no such operator here")
             operator = space.operator or self._as_shown(node, name)
             return self._called(body, node, name, operands, space, defaults_of(schema), operator)
@@ -280,14 +281,14 @@ class Translator(Building):
                 )
         return attributes
 
-    def schema(self, op_type: str, domain: str, version: int) -> Any:
+    def schema(self, op_type: str, domain: str, version: int) -> OpSchema | None:
         """The schema of an operator; None if onnx has none."""
         key = op_type, domain, version
         if key not in self._schemas:
             self._schemas[key] = schema_of(*key)
         return self._schemas[key]
 
-    def next_key(self, seed: float | None) -> Any:
+    def next_key(self, seed: float | None) -> sg.Output:
         """A random key: from a seed, or a different one for each node."""
         if seed is not None:
             return sg.constant(np.array([0, np.float32(seed).view(np.uint32)], np.uint32))
@@ -305,7 +306,7 @@ HANDS_ON = frozenset(
 """Operators whose results are some of the numbers that they are given, and which do the same with floats."""
 
 
-def _as_floats(call: Call, x: Any, whole: DType) -> Any:
+def _as_floats(call: Call, x: Value, whole: DType) -> Value:
     """An operand with floats in place of whole numbers of a type."""
     if isinstance(x, Known):
         return Known(x.array.astype(np.float32)) if x.dtype is whole else x
@@ -317,7 +318,7 @@ def _as_floats(call: Call, x: Any, whole: DType) -> Any:
 # ------------------------------------------------------------------------------------------------- names
 
 
-def resolved(node: onnx.NodeProto, attributes: Mapping[str, Any]) -> Any:
+def resolved(node: onnx.NodeProto, attributes: Mapping[str, Any]) -> onnx.NodeProto:
     """A node of a function, with references to the function's attributes replaced by their values."""
     if not any(a.ref_attr_name for a in node.attribute):
         return node

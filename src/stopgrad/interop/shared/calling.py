@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -11,7 +11,12 @@ import stopgrad as sg
 from stopgrad.base.types import DType, DTypeLike, dtype_of
 from stopgrad.interop.shared.conversions import Refused
 
-Rule = Callable[..., Any]
+Value: TypeAlias = "sg.Output | Known | Sequence[Value] | None"
+"""What a name of a file stands for: a tensor, a known value, a list of them, or nothing."""
+
+Rule: TypeAlias = Callable[..., object]
+"""What builds an operator: of a :class:`Call` and the node's operands, its result, or a tuple of several."""
+
 Table = dict[str, Rule]
 
 R = TypeVar("R", bound=Rule)

@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.base.types import DType
+from stopgrad.base.types import DType, Size
+from stopgrad.graph.operands import NumpyArray, Tensor
 from stopgrad.ops.structural.sources import size_as
 
 Number: TypeAlias = sg.Dim | complex
@@ -74,19 +75,23 @@ def bounded(count: float, what: str) -> None:
         raise Refused(f"{what}: {count} numbers would be prepared for it, and at most {PREPARED} are")
 
 
-def product(sizes: Sequence[Any]) -> Any:
+def product(sizes: Sequence[Size]) -> Size:
     """The product of sizes, which may be symbolic."""
     return math.prod(sizes)
 
 
-def along(values: sg.Output | np.ndarray[Any, Any], axis: int, ndim: int) -> Any:
+def along(values: sg.Output | NumpyArray, axis: int, ndim: int) -> Tensor:
     """A vector, NumPy's or a tensor, reshaped to lie along one of *ndim* axes."""
     shape = [1] * ndim
     shape[axis] = -1
     return values.reshape(shape) if isinstance(values, np.ndarray) else sg.reshape(values, shape)
 
 
-def pulled(forward: Callable[..., Any], operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+def pulled(
+    forward: Callable[..., sg.Output | tuple[sg.Output, ...]],
+    operands: Sequence[Tensor],
+    cotangents: Sequence[Tensor],
+) -> list[sg.Output]:
     """The gradient of a function of outputs, for operators that are gradients of other operators.
 
     It is generated from the operations that *forward* builds.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.interop.shared.conversions import bounded, product, pulled, static
@@ -91,7 +90,7 @@ def to_columns(
     dilation: Sequence[int],
     pads: Sequence[tuple[int, int]],
     stride: Sequence[int],
-) -> Any:
+) -> sg.Output:
     """The windows of x, [batch, channels, sizes], as columns: [batch, channels · window, windows]."""
     sizes = static(x.shape[2:], "windows as columns")
     spatial = len(sizes)
@@ -111,7 +110,7 @@ def from_columns(
     dilation: Sequence[int],
     pads: Sequence[tuple[int, int]],
     stride: Sequence[int],
-) -> Any:
+) -> sg.Output:
     """The transpose of :func:`to_columns`: elements of overlapping windows are added."""
     channels = x.shape[1] // product(window)
     start = sg.zeros([x.shape[0], channels, *sizes], x.dtype)

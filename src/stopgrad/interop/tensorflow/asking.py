@@ -39,7 +39,7 @@ def explain(
     model: Asked | None = None,
     only: Names | None = None,
     magnitudes: bool = False,
-    optimizer: Any = None,
+    optimizer: tf.keras.Optimizer | None = None,
     **kwargs: Any,
 ) -> Flow:
     """Watch one call of a function under a tape: do gradients arrive, and which lines end them?
@@ -154,7 +154,7 @@ def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
 def assert_held(
     f: Callable[..., Any],
     *args: Any,
-    optimizer: Any,
+    optimizer: tf.keras.Optimizer,
     model: Asked | None = None,
     only: Names | None = None,
     **kwargs: Any,

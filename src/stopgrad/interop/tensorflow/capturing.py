@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from stopgrad.interop.tensorflow.live import Traced, tensorflow, user_frame
 from stopgrad.interop.tensorflow.messages import GraphDef
 from stopgrad.interop.tensorflow.nodes import Source, reference
 from stopgrad.interop.tensorflow.objects import OUTSIDE
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class Held(NamedTuple):
@@ -86,7 +89,7 @@ class Live:
             if held is not None:
                 yield placeholder.op.name, held
 
-    def _held(self, outer: Any, name: str, graph: Any) -> Held | None:
+    def _held(self, outer: tf.Tensor, name: str, graph: tf.Graph) -> Held | None:
         """What a captured value stands for; None for the handle of something that is no variable."""
         variable = next((v for v in getattr(graph, "variables", ()) if v.handle is outer), None)
         if variable is not None:
@@ -168,7 +171,7 @@ class Live:
                     continue
                 waiting += self._add(traced, mark, function, graph)
 
-    def _add(self, traced: Any, mark: str, function: str, graph: Any) -> Iterator[tuple[str, Any]]:
+    def _add(self, traced: Any, mark: str, function: str, graph: tf.Graph) -> Iterator[tuple[str, Any]]:
         """Add a gradient function to the library; the functions that are new by it."""
         definition = GraphDef()
         definition.ParseFromString(traced.graph.as_graph_def().SerializeToString())
@@ -193,7 +196,9 @@ class Live:
         self._functions.update(added)
         return iter(added)
 
-    def _place_of(self, x: Any, function: str, graph: Any, inner_graph: Any) -> tuple[str, Source] | None:
+    def _place_of(
+        self, x: tf.Tensor, function: str, graph: tf.Graph, inner_graph: tf.Graph
+    ) -> tuple[str, Source] | None:
         """Which result around a custom gradient its function, of the graph *inner_graph*, has captured."""
         if id(x) not in self._handles and hasattr(x, "numpy"):
             name = f"captured_{len(self._handles)}"  # Only the gradient needs it.
@@ -220,7 +225,7 @@ class Live:
         return str(signatures[function].input_arg[i].name)
 
 
-def _mark(op: Any) -> str | None:
+def _mark(op: tf.Operation) -> str | None:
     """The name under which the gradient of an operation is registered, where it is its own."""
     try:
         return str(op.get_attr("_gradient_op_type").decode())
@@ -228,7 +233,7 @@ def _mark(op: Any) -> str | None:
         return None
 
 
-def _of_handle(handle: Any) -> Any:
+def _of_handle(handle: tf.Tensor) -> Any:
     """The value of the variable behind a handle; None if it is the handle of something else."""
     data = getattr(handle, "_handle_data", None)
     if data is None or not data.is_set or len(data.shape_and_type) != 1:

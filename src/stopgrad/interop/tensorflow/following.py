@@ -74,7 +74,7 @@ class Followed:
         self._chosen: dict[int, RawLocation] = {}
         self._made_forwards: set[Any] = set()
 
-    def held(self, tensor: Any, name: str) -> None:
+    def held(self, tensor: tf.Tensor, name: str) -> None:
         """An argument, by its name, may hold NaNs and infinities itself."""
         self._names[identity_of(tensor)] = tensor, name
 
@@ -89,7 +89,7 @@ class Followed:
 
     # -------------------------------------------------------------------------------------------- marks
 
-    def marks(self, tensor: Any) -> Array | None:
+    def marks(self, tensor: tf.Tensor) -> Array | None:
         """The marks of a tensor; None if it is finite, or cannot be looked at."""
         key = identity_of(tensor)
         if key not in self._marks:
@@ -97,7 +97,7 @@ class Followed:
             self._marks[key] = self._first_met(tensor, values) if is_bad(values).any() else None
         return self._marks[key]
 
-    def _first_met(self, tensor: Any, values: Array) -> Array | None:
+    def _first_met(self, tensor: tf.Tensor, values: Array) -> Array | None:
         """The marks of a tensor that no operation made, or the reading of a variable."""
         source, name = "constant", str(values) if values.ndim == 0 else "a tensor made before"
         event = self._recorder.value_of(tensor).event
@@ -196,7 +196,7 @@ class Followed:
 
         return new
 
-    def _name_of(self, tensor: Any) -> str:
+    def _name_of(self, tensor: tf.Tensor) -> str:
         if identity_of(tensor) in self._names:
             return self._names[identity_of(tensor)][1]
         event = self._recorder.value_of(tensor).event

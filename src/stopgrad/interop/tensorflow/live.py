@@ -10,12 +10,15 @@ import inspect
 import linecache
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.base.errors import ArgumentError, GraphError, StopgradError
 from stopgrad.base.source import OWN, kind_of
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.public import call
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _CURE = (
     "compute it with TensorFlow's operations (tf.cond, tf.while_loop and tf.map_fn where values decide), "
@@ -45,10 +48,10 @@ class Traced:
         frozen: the identities of those that Keras does not train.
     """
 
-    graph: Any
+    graph: tf.Graph
     name: str
 
-    def __init__(self, graph: Any, name: str, owner: object = None) -> None:
+    def __init__(self, graph: tf.Graph, name: str, owner: object = None) -> None:
         self.graph, self.name = graph, name
         self.paths: dict[int, str] = {}
         self.frozen: set[int] = set()

@@ -25,7 +25,12 @@ class TensorflowMonitor(Monitor):
     """
 
     def __init__(
-        self, model: Asked, only: Names | None, every: int, to: object, optimizer: Any = None
+        self,
+        model: Asked,
+        only: Names | None,
+        every: int,
+        to: object,
+        optimizer: tf.keras.Optimizer | None = None,
     ) -> None:
         super().__init__(every, to)
         self._model, self._only, self._optimizer = model, only, optimizer
@@ -50,7 +55,7 @@ class TensorflowMonitor(Monitor):
         self._seen.__enter__()
         tf.config.run_functions_eagerly(True)
 
-    def _arrived(self, sources: Sequence[Any], gradients: Sequence[Any]) -> None:
+    def _arrived(self, sources: Sequence[Any], gradients: Sequence[tf.Tensor | None]) -> None:
         """Keep the gradients of a sampled step until it ends; of a variable, the last."""
         for x, g in zip(sources, gradients, strict=True):
             if g is not None:
@@ -133,7 +138,7 @@ def monitor(
     every: int = 100,
     to: Any = None,
     only: Names | None = None,
-    optimizer: Any = None,
+    optimizer: tf.keras.Optimizer | None = None,
 ) -> TensorflowMonitor:
     """Watch a model while it is trained, and tell when the verdict on a variable's gradient changes.
 

@@ -101,7 +101,7 @@ class Posed:
     stops: Stops
     sources: dict[str, Any]
     results: list[Any]
-    tape: Any
+    tape: tf.GradientTape
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Posed:
         finally:
             x.assign(before)
 
-    def _note_value(self, variable: Any) -> None:
+    def _note_value(self, variable: tf.Variable) -> None:
         """Note the value of a variable, which the function may change."""
         if isinstance(variable, tf.Variable):
             self._initial.append((variable, variable.numpy()))

@@ -118,7 +118,7 @@ class Translator(Building):
         self._expanded = 0
         self._lines: dict[str, int] = {}
         self._constants: dict[int, Known] = {}
-        self._inside: list[Any] = []  # The steps of the loops around, None for branches.
+        self._inside: list[sg.Output | None] = []  # The steps of the loops around, None for branches.
 
     # ------------------------------------------------------------------------------------------ graphs
 
@@ -277,7 +277,7 @@ class Translator(Building):
             variable.value = stored_parameter(array, variable.name, self._file, "variable")
             self.parameters[variable.name] = variable.value.output
 
-    def write(self, variable: Variable, value: Any) -> None:
+    def write(self, variable: Variable, value: sg.Output | Known) -> None:
         """Give a variable another value."""
         if self._inside:
             raise Refused(f"it writes the variable {variable.name!r} in a loop or branch, which is not read")
@@ -300,7 +300,7 @@ class Translator(Building):
     # ------------------------------------------------------------------------------------------ control
 
     @contextmanager
-    def inside(self, step: Any = None) -> Iterator[None]:
+    def inside(self, step: sg.Output | None = None) -> Iterator[None]:
         """A context for the body of a branch, or of a loop at this step."""
         self._inside.append(step)
         try:
@@ -308,10 +308,10 @@ class Translator(Building):
         finally:
             self._inside.pop()
 
-    def next_key(self, seed: int, seed2: int) -> Any:
+    def next_key(self, seed: int, seed2: int) -> sg.Output:
         """A random key: from seeds, or a different one for each node; and for each step of a loop."""
         if seed or seed2:
-            key: Any = sg.constant(np.array([seed & 0xFFFFFFFF, seed2 & 0xFFFFFFFF], np.uint32))
+            key = sg.constant(np.array([seed & 0xFFFFFFFF, seed2 & 0xFFFFFFFF], np.uint32))
         else:
             key = self.new_key()
         for step in self._inside:

@@ -13,7 +13,9 @@ from stopgrad.graph.operands import shorten
 from stopgrad.interop.shared import keras_updates
 
 
-def steps_of(what: str, optimizer: Any, arrived: Mapping[str, tuple[Any, Any]]) -> dict[str, Step]:
+def steps_of(
+    what: str, optimizer: tf.keras.Optimizer, arrived: Mapping[str, tuple[Any, Any]]
+) -> dict[str, Step]:
     """What updates do to variables, by their names; the variables are as they were afterwards.
 
     Args:
@@ -29,7 +31,7 @@ def steps_of(what: str, optimizer: Any, arrived: Mapping[str, tuple[Any, Any]]) 
     return keras_updates.steps_of(what, optimizer, variables, {name: arrived[name][1] for name in variables})
 
 
-def keras_optimizer(what: str, optimizer: Any) -> Any:
+def keras_optimizer(what: str, optimizer: tf.keras.Optimizer) -> Any:
     """The optimizer of Keras that something is, or that of a compiled model.
 
     Raises:

@@ -42,6 +42,12 @@ from stopgrad.ops.structural.sources import Const, identity, zeros_like
 
 __all__ = ["custom_gradient"]
 
+Pullback = Callable[..., object]
+"""Takes the cotangents of the results; returns those of the arguments: one, or several in a structure."""
+
+WithGradient = Callable[..., tuple[object, Pullback]]
+"""Returns its results, and their gradient function."""
+
 
 SHOWN = 3
 """The most tensors that a reason names."""
@@ -55,9 +61,9 @@ class Untraced:
 
     __slots__ = ("_locks", "function")
 
-    function: Callable[..., Any]
+    function: Pullback
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Pullback) -> None:
         self.function = function
         self._locks: dict[int, RLock] = {}
 
@@ -117,7 +123,7 @@ def _remade(
 
 
 def _traced(
-    function: Callable[..., Any],
+    function: Pullback,
     ys: Sequence[Output],
     arguments: Sequence[Output],
     asked: int,
@@ -148,7 +154,7 @@ def _traced(
         return d.close(trace, cotangents, outputs), list(trace.captures)
 
 
-def _fitting(part: Any, x: Output, name: str) -> Output:
+def _fitting(part: ArrayLike | Operation, x: Output, name: str) -> Output:
     """The gradient returned for x, as an output; x's shape must broadcast to its shape."""
     gradient = (
         part.as_output() if isinstance(part, (Output, Operation)) else d.as_output(d.as_array(part, x.dtype))
@@ -298,7 +304,7 @@ class CustomGradient(Op):
 
     @classmethod
     def create(
-        cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
+        cls, scope: Scope | Graph, *operands: object, name: str | None = None, **attributes: object
     ) -> Operation:
         """A new operation of this type in a scope.
 
@@ -324,7 +330,7 @@ def custom_gradient(f: Callable[P, tuple[R, Callable[..., object]]]) -> Callable
 def custom_gradient(
     f: None = None,
 ) -> Callable[[Callable[P, tuple[R, Callable[..., object]]]], Callable[P, R]]: ...
-def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def custom_gradient(f: WithGradient | None = None) -> Callable[..., object]:
     """Give a function its own gradient, as TensorFlow's decorator does.
 
     The gradient function is traced once, when a gradient is first asked for (or the graph is written or
@@ -359,15 +365,15 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
 
     @functools.wraps(f)
     @d.guarded("custom_gradient")
-    def with_gradient(*args: Any, **kwargs: Any) -> Any:
+    def with_gradient(*args: object, **kwargs: object) -> object:
         return _build(f, args, kwargs)
 
     return with_gradient
 
 
 def _build(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None = None
-) -> Any:
+    f: WithGradient, args: Sequence[object], kwargs: Mapping[str, object], name: str | None = None
+) -> object:
     """The results of *f*, with its own gradient."""
     leaves, spec = d.flatten((tuple(args), dict(kwargs)))
     positional = len(d.flatten(args)[0])
@@ -395,7 +401,7 @@ def _build(
 def given_gradient(
     ys: Sequence[Output],
     xs: Sequence[Output],
-    pullback: Callable[..., Any],
+    pullback: Pullback,
     asked: int,
     kept: tuple[int, ...],
     name: str | None = None,
@@ -443,10 +449,10 @@ def _counts(leaf: object) -> bool:
     return carries_gradient(leaf) or isinstance(leaf, (float, complex))
 
 
-def _listing(pullback: Callable[..., Any], args: Sequence[Any], asked: int) -> Callable[..., Any]:
+def _listing(pullback: Pullback, args: Sequence[object], asked: int) -> Pullback:
     """A gradient function that lists what *pullback* returns in the structure of the arguments."""
 
-    def listed(*cotangents: ArrayLike) -> Any:
+    def listed(*cotangents: ArrayLike) -> object:
         returned = d.call(pullback, *cotangents)
         parts = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         alone = all(part is None or d.is_leaf(part) for part in parts)
@@ -464,7 +470,7 @@ def _listing(pullback: Callable[..., Any], args: Sequence[Any], asked: int) -> C
     return listed
 
 
-def _pair(returned: object) -> tuple[Any, Callable[..., Any]]:
+def _pair(returned: object) -> tuple[object, Pullback]:
     if not isinstance(returned, tuple) or len(returned) != 2 or not callable(returned[1]):
         raise ArgumentError(
             "custom_gradient: the function must return a pair (results, gradient function), "

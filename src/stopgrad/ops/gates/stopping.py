@@ -73,7 +73,7 @@ def carries_gradient(x: object) -> bool:
     )
 
 
-def gate_leaves(function: Callable[[Any], Any], x: Any, name: str | None = None) -> Any:
+def gate_leaves(function: Callable[[Any], Tensor], x: T, name: str | None = None) -> T:
     """Apply a gate to every leaf that carries a gradient; an invalid *name* is refused."""
     if name is not None:
         d.check_name(name)
@@ -101,7 +101,9 @@ class StopGradient(Gate):
 
 
 @d.builds(StopGradient, alike=True)
-def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: ArrayLike | None = None) -> T:
+def stop_gradient(
+    input: T, name: str | None = None, *, wrt: object = None, when: ArrayLike | None = None
+) -> T:
     """Passes its input through unchanged and stops the gradient.
 
     The input counts as a constant, in reverse and forward mode and at every order. Compiled code holds no
@@ -139,18 +141,17 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
     if chosen == ():
         return input
 
-    def stop(leaf: ArrayLike) -> Any:
+    def stop(leaf: ArrayLike) -> Tensor:
         if when is not None:
             return stop_gradient_when(leaf, when, *(chosen or ()), name=name)
         if chosen is not None:
             return d.apply(StopGradientTowards, (leaf, *chosen), (), name)
         return d.apply(StopGradient, (leaf,), (), name)
 
-    stopped: T = gate_leaves(stop, input)
-    return stopped
+    return gate_leaves(stop, input)
 
 
-def _tensors(tree: Any) -> tuple[Tensor, ...]:
+def _tensors(tree: object) -> tuple[Tensor, ...]:
     """The tensors that ``wrt=`` names."""
     tensors = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in d.tensors_among(tree)]
     for leaf in tensors:
@@ -189,7 +190,7 @@ class StopGradientTowards(Gate):
 
 
 @d.builds(StopGradientTowards)
-def stop_gradient_towards(x: ArrayLike, *wrt: Any, name: str | None = None) -> Tensor:
+def stop_gradient_towards(x: ArrayLike, *wrt: object, name: str | None = None) -> Tensor:
     return d.apply(StopGradientTowards, (x, *wrt), (), name)
 
 
@@ -232,7 +233,7 @@ class StopGradientWhen(Gate):
 
 
 @d.builds(StopGradientWhen)
-def stop_gradient_when(x: ArrayLike, when: ArrayLike, *wrt: Any, name: str | None = None) -> Tensor:
+def stop_gradient_when(x: ArrayLike, when: ArrayLike, *wrt: object, name: str | None = None) -> Tensor:
     if d.type_of(when).ndim:  # Only vmap builds it with a condition for each example.
         wrong = DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {d.type_of(when)!r}")
         d.raise_for(StopGradientWhen, wrong, (x, when, *wrt))

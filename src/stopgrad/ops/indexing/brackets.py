@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,10 @@ from stopgrad.ops.indexing.slices import StridedSlice, position_in, span_of
 from stopgrad.ops.shapes.reshape import broadcast_to, reshape, transpose
 
 __all__: list[str] = []
+
+
+_Index: TypeAlias = "EllipsisType | slice | int | Dim | Output | NumpyArray | None"
+"""A part of an index as it was given."""
 
 
 class _Part(NamedTuple):
@@ -67,7 +71,7 @@ class Choice(NamedTuple):
     sizes: Shape
     taken: Shape
     axes: tuple[int, ...]
-    numbers: Any
+    numbers: Output | NumpyArray | None
     remaining: tuple[int, ...]
     order: tuple[int, ...]
     shape: Shape
@@ -182,7 +186,7 @@ def _parts(index: object, x: TensorType) -> list[_Part]:
     return typed
 
 
-def _read(part: Any) -> Any:
+def _read(part: object) -> _Index:
     """A part of an index: None, Ellipsis, a slice, a number, a size, an output, or an array."""
     if part is None or isinstance(part, (EllipsisType, slice, Dim, Output)):
         return part
@@ -208,7 +212,7 @@ def _axes_of(part: object) -> int:
     return part.ndim if isinstance(part, np.ndarray) and part.dtype == np.bool_ else 1
 
 
-def _typed(part: Any, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
+def _typed(part: _Index, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     """A part of an index together with its axes; a mask becomes an index array for each of them."""
     if part is None:
         return [_Part(NEW, ())]
@@ -248,7 +252,7 @@ def _mask(mask: NumpyArray, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     ]
 
 
-def _within(at: Any, size: Size, axis: int) -> Any:
+def _within(at: Output | NumpyArray, size: Size, axis: int) -> Output | NumpyArray:
     """Indices along an axis. Arrays are checked and counted from the front; outputs are left alone."""
     if isinstance(at, Output) or not isinstance(size, int):
         return at

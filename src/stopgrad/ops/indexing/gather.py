@@ -49,20 +49,20 @@ __all__ = [
 _WHERE = d.not_differentiable("an index has no derivative")
 
 
-def lies_inside(xp: Namespace, indices: Array, size: int) -> Any:
+def lies_inside(xp: Namespace, indices: Array, size: int) -> Array:
     """Which indices lie in an axis of this size."""
     # JAX would wrap a size that the indices' dtype cannot hold.
     fits = size <= np.iinfo(indices.dtype).max
     return (indices >= 0) & (indices < size) if fits else indices >= 0
 
 
-def outside_to_end(xp: Namespace, indices: Array, size: int) -> Any:
+def outside_to_end(xp: Namespace, indices: Array, size: int) -> Array:
     """Indices with all that lie outside mapped to *size*, so that JAX counts none from the end."""
     signed = indices.astype(np.int64 if indices.dtype.itemsize == 8 else np.int32)
     return xp.where(lies_inside(xp, indices, size), signed, size)
 
 
-def _take(xp: Namespace, x: Array, index: tuple[Any, ...], axis: int, inside: NumpyArray) -> Any:
+def _take(xp: Namespace, x: Array, index: tuple[Any, ...], axis: int, inside: NumpyArray) -> Array:
     """``x[at]``, and 0 where the index along *axis* is outside, with NumPy."""
     if x.shape[axis] == 0:
         return xp.zeros(np.broadcast_shapes(*(np.shape(i) for i in index)) + x.shape[len(index) :], x.dtype)
@@ -74,19 +74,19 @@ def _take(xp: Namespace, x: Array, index: tuple[Any, ...], axis: int, inside: Nu
     )
 
 
-def _get(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Any:
+def _get(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Array:
     """``x[..., indices]`` along the axis *batch_dims*, and 0 where the index is outside, with JAX."""
     if x.shape[batch_dims] == 0:  # JAX does not index an axis without elements.
         return xp.zeros(indices.shape + x.shape[batch_dims + 1 :], x.dtype)
     return _batched(xp, lambda x, i: x.at[i].get(mode="fill", fill_value=0), batch_dims)(x, indices)
 
 
-def _add(xp: Namespace, x: Array, indices: Array, updates: Array, batch_dims: int) -> Any:
+def _add(xp: Namespace, x: Array, indices: Array, updates: Array, batch_dims: int) -> Array:
     add = _batched(xp, lambda x, i, u: x.at[i].add(u, mode="drop"), batch_dims)
     return add(x, indices, updates) if x.shape[batch_dims] else x
 
 
-def _batched(xp: Namespace, function: Callable[..., Any], batch_dims: int) -> Callable[..., Any]:
+def _batched(xp: Namespace, function: Callable[..., Array], batch_dims: int) -> Callable[..., Array]:
     """*function* mapped over leading axes by ``jax.vmap``, so that XLA can divide the batch over devices."""
     for _ in range(batch_dims):
         function = xp.jax.vmap(function)
@@ -397,7 +397,7 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int = -1, name: str 
     return d.apply(TakeAlongAxis, (x, indices), (position,), name)
 
 
-def _repeated(x: ArrayLike, shape: Shape, other: Shape, axis: int) -> Any:
+def _repeated(x: ArrayLike, shape: Shape, other: Shape, axis: int) -> Tensor:
     """*x* repeated along the axes where it has size 1 and *other* has another size, except *axis*."""
     whole = tuple(a if i == axis or a != 1 else b for i, (a, b) in enumerate(zip(shape, other, strict=True)))
     return x if whole == shape else broadcast_to(x, whole)
@@ -524,7 +524,9 @@ class OneHot(Op):
     moves = ("on_value", "off_value")
 
     @staticmethod
-    def lower(xp: Namespace, indices: Array, on_value: Array, off_value: Array, depth: int, axis: int) -> Any:
+    def lower(
+        xp: Namespace, indices: Array, on_value: Array, off_value: Array, depth: int, axis: int
+    ) -> Array:
         fits = depth <= np.iinfo(indices.dtype).max
         positions = xp.arange(depth, dtype=indices.dtype if fits else np.int32).reshape(
             (depth,) + (1,) * (indices.ndim - axis)

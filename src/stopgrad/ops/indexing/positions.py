@@ -122,7 +122,7 @@ def raveled(indices: Sequence[Any], sizes: Shape, name: str | None = None) -> Te
     return d.apply(RavelMultiIndex, indices, (sizes, _numbering(sizes)), name)
 
 
-def as_indices(indices: ArrayLike) -> Any:
+def as_indices(indices: ArrayLike) -> Tensor:
     """Python numbers and lists as int32, whatever the dtype of the tensor that they index."""
     if hasattr(indices, "dtype") or hasattr(indices, "as_output"):
         return indices
@@ -130,7 +130,7 @@ def as_indices(indices: ArrayLike) -> Any:
     return array if array.size else array.astype(np.int32)
 
 
-def from_front(indices: ArrayLike, size: Size) -> Any:
+def from_front(indices: ArrayLike, size: Size) -> Tensor:
     """Indices along an axis of this size, negative ones replaced by those that count from the front."""
     kind = d.type_of(indices).dtype
     if not kind.is_integer or kind.name.startswith("u"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Array,
@@ -184,7 +182,7 @@ def span_of(index: slice, size: Size) -> Span:
     return start, (d.at_least(reach, 0) + (abs(step) - 1)) // abs(step), step
 
 
-def _bound(bound: Size | None, size: Size, step: int) -> Any:
+def _bound(bound: Size | None, size: Size, step: int) -> Size | None:
     """A slice's bound, counted from the front and clipped to the end; None for the default."""
     if bound is None:
         return None
@@ -194,7 +192,7 @@ def _bound(bound: Size | None, size: Size, step: int) -> Any:
     return end - d.at_least(end - bound, 0)
 
 
-def position_in(part: Size, size: Size) -> Any:
+def position_in(part: Size, size: Size) -> Size:
     """An index along an axis of this size, counted from the front."""
     position = part
     if isinstance(position, int) and position < 0:

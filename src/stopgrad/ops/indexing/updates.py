@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-def like(updates: ArrayLike, x: ArrayLike, constraint: str) -> Any:
+def like(updates: ArrayLike, x: ArrayLike, constraint: str) -> Tensor:
     """Updates in the dtype of the tensor that they go into; a dtype of a higher kind is refused."""
     target = d.type_of(x).dtype
     updates = updates.as_output() if isinstance(updates, Operation) else updates
@@ -174,7 +174,7 @@ class Updates:
         return choice.put(x, values, name)
 
 
-def _fitted(values: ArrayLike, choice: Choice) -> Any:
+def _fitted(values: ArrayLike, choice: Choice) -> Tensor:
     """Values broadcast to the shape of the choice; surplus leading axes of size 1 are dropped."""
     actual, expected = d.type_of(values).shape, choice.shape
     if actual == expected:

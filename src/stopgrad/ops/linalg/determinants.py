@@ -151,7 +151,7 @@ def adjugate(x: ArrayLike, name: str | None = None) -> Tensor:
 def _by_inverse(xp: Namespace, x: Array, inverse: Array, determinant: Array) -> tuple[Any, Any]:
     """The determinant times the inverse, and whether that is precise enough, for each matrix."""
 
-    def size(matrix: Array) -> Any:
+    def size(matrix: Array) -> Array:
         return xp.max(xp.sum(xp.abs(matrix), axis=-1), axis=-1, initial=0)
 
     condition = size(x) * size(inverse)

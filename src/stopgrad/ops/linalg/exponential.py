@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, SupportsInt
+from typing import Any, SupportsInt, TypeVar
 
 import numpy as np
 
@@ -158,10 +158,11 @@ def _to_point(g: Output, x: Output, direction: Output) -> Tensor:
 
 # By the size of the real dtype: the degree of the approximant, and the largest 1-norm for which it is as
 # precise as the dtype. From Higham's table 2.3 for float64, and SciPy's for float32.
+_T = TypeVar("_T")
 _REACH = {8: (13, 5.371920351148152), 4: (7, 3.925724783138660)}
 
 
-def _loop(low: int, high: SupportsInt, step: Callable[[int, Any], Any], value: Any) -> Any:
+def _loop(low: int, high: SupportsInt, step: Callable[[int, _T], _T], value: _T) -> _T:
     """JAX's ``fori_loop``, in Python."""
     for i in range(low, int(high)):
         value = step(i, value)
@@ -169,7 +170,7 @@ def _loop(low: int, high: SupportsInt, step: Callable[[int, Any], Any], value: A
 
 
 def _exponential(
-    xp: Namespace, x: Array, direction: Array | None, loop: Callable[..., Any]
+    xp: Namespace, x: Array, direction: Array | None, loop: Callable[..., Array]
 ) -> tuple[Any, Any]:
     """The exponential, and its derivative in a direction, or None without a direction."""
     bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
@@ -185,7 +186,7 @@ def _exponential(
     if direction is None:
         (upper, lower), _ = _approximant(xp, x * scale, None, degree)
 
-        def squared(i: int, y: Array) -> Any:
+        def squared(i: int, y: Array) -> Array:
             return xp.where(times > i, xp.matmul(y, y), y)
 
         return xp.where(bad, unknown, loop(0, most, squared, solve(lower, upper))), None

@@ -385,7 +385,7 @@ def _check_largest(norm: ArrayLike) -> None:
 
 
 @d.guarded("global_norm")
-def global_norm(t_list: Any, name: str | None = None) -> Tensor:
+def global_norm(t_list: object, name: str | None = None) -> Tensor:
     """The Euclidean norm of several tensors together.
 
     Args:
@@ -410,7 +410,7 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
 
 @d.guarded("clip_by_global_norm")
 def clip_by_global_norm(
-    t_list: Any, clip_norm: ArrayLike, use_norm: ArrayLike | None = None, name: str | None = None
+    t_list: object, clip_norm: ArrayLike, use_norm: ArrayLike | None = None, name: str | None = None
 ) -> tuple[Any, Tensor]:
     """Several tensors scaled down together if their common Euclidean norm is greater than a limit.
 

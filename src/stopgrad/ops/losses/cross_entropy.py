@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -170,7 +169,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     extremes = ((np.array([0, 1, 2, -1], np.int32), [[1e4, -1e4], [-d.INF, 0.0], [0.0, 0.0], [0.0, 0.0]]),)
 
 
-def _of_labels(xp: Namespace, labels: Array, logits: Array, take_along_axis: Callable[..., Any]) -> Array:
+def _of_labels(xp: Namespace, labels: Array, logits: Array, take_along_axis: Callable[..., Array]) -> Array:
     # One logit is taken from each row. Comparing all classes with the label takes three times as long.
     top = xp.max(logits, axis=-1, keepdims=True, initial=-math.inf)
     total = xp.sum(xp.exp(logits - top), axis=-1, keepdims=True, dtype=logits.dtype)

@@ -6,7 +6,7 @@ import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from stopgrad.base.hints import advice
 
@@ -21,10 +21,10 @@ def public_in(space: Mapping[str, Any]) -> list[str]:
     )
 
 
-def reads(space: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def reads(space: str, names: Sequence[str]) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
     """The ``__getattr__`` and the ``__dir__`` of the namespace ``sg.space``, which has these names."""
 
-    def refuse(name: str) -> Any:
+    def refuse(name: str) -> NoReturn:
         if name[0] == "_":
             raise AttributeError(f"module 'stopgrad.{space}' has no attribute {name!r}")
         package = sys.modules[__name__.partition(".")[0]]  # It stands above this module.

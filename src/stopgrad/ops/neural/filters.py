@@ -393,7 +393,7 @@ def conv_transpose(
     )
 
 
-def _transpose_of_rank(rank: int, data_format: str) -> Any:
+def _transpose_of_rank(rank: int, data_format: str) -> Callable[..., Tensor]:
     """The public function for one number of spatial axes."""
     other = f"{data_format[0]}C{data_format[1:-1]}"
     axes = ", ".join(["depth", "height", "width"][-rank:])

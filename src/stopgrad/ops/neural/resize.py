@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ _KERNELS: dict[str, Kernel | None] = {
 }
 
 
-def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
+def _weights(method: str, before: int, after: int, antialias: bool) -> NumpyArray:
     """The weight of each pixel along an axis in each of the new pixels, [after, before]."""
     step = before / after
     if method == "area":

@@ -9,16 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import (
-    ArgumentError,
-    Array,
-    Dim,
-    Namespace,
-    NumpyArray,
-    Shape,
-    ShapeError,
-    Size,
-)
+from stopgrad.graph.defining import ArgumentError, Array, Dim, Namespace, NumpyArray, Shape, ShapeError, Size
 
 PerAxis = tuple[int, ...]
 """A number for each spatial axis."""
@@ -99,7 +90,7 @@ def normal_padding(padding: PaddingLike, rank: int) -> Padding:
     return tuple((int(low), int(high)) for low, high in pairs)
 
 
-def reach(size: Any, dilation: int) -> Any:
+def reach(size: Size, dilation: int) -> Size:
     """How many elements a window of *size* elements covers, gaps included."""
     return (size - 1) * dilation + 1
 
@@ -173,7 +164,7 @@ def back_pads(
     return paddings
 
 
-def padded(xp: Namespace, x: Array, ksize: Sequence[int], geometry: Geometry, value: float = 0) -> Any:
+def padded(xp: Namespace, x: Array, ksize: Sequence[int], geometry: Geometry, value: float = 0) -> Array:
     """*x* with padding added, so that the first window begins at 0."""
     around = [(0, 0), *pads(x.shape[1:-1], ksize, geometry), (0, 0)]
     return xp.pad(x, around, constant_values=value) if any(n for pair in around for n in pair) else x
@@ -181,7 +172,7 @@ def padded(xp: Namespace, x: Array, ksize: Sequence[int], geometry: Geometry, va
 
 def view(
     xp: Namespace, x: NumpyArray, ksize: Sequence[int], counts: Sequence[Any], geometry: Geometry
-) -> Any:
+) -> Array:
     """All windows of a padded NumPy array, [batch, counts..., ksize..., channels], without a copy."""
     strides, _, dilations = geometry
     # Checked here as well, since a strided view beyond the array would read foreign memory.
@@ -212,7 +203,7 @@ def at(position: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> tu
     return (slice(None), *spans, slice(None))
 
 
-def trimmed(x: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
+def trimmed(x: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Array:
     """A padded array without its padding."""
     return x[
         (
@@ -282,7 +273,7 @@ def letters(rank: int) -> str:
 
 def columns(
     xp: Namespace, x: Array, ksize: PerAxis, counts: Sequence[Any], geometry: Geometry, groups: int
-) -> Any:
+) -> Array:
     """All windows as rows, by group: [groups, batch · counts, ksize · channels / groups]."""
     windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
     split = windows.reshape(*windows.shape[:-1], groups, x.shape[-1] // groups)
@@ -306,7 +297,7 @@ def reduced(
     xp: Namespace,
     x: Array,
     start: float,
-    function: Callable[..., Any],
+    function: Callable[..., Array],
     ksize: PerAxis,
     strides: PerAxis,
     around: Sequence[tuple[int, int]],

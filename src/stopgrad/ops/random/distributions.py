@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def _limits(dtype: DType) -> Any:
+def _limits(dtype: DType) -> np.finfo[Any]:
     """NumPy's ``finfo`` of a dtype; for bfloat16 that of float32, whose range it has."""
     return np.finfo((d.float32 if dtype is d.bfloat16 else dtype).numpy)
 

@@ -15,8 +15,6 @@ the parameters by NumPy's rule, not counting Python's numbers, or float32.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stopgrad.graph import defining as d
@@ -323,7 +321,7 @@ _TAIL = (
 )  # fmt: skip
 
 
-def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Any:
+def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array:
     above, below = (x * c[0] + c[1] for c in coefficients)
     for a, b in zip(coefficients[0][2:], coefficients[1][2:], strict=True):
         above, below = above * x + a, below * x + b

@@ -69,7 +69,7 @@ def threefry(
     return x0, x1
 
 
-def positions(xp: Namespace, shape: tuple[int, ...]) -> Any:
+def positions(xp: Namespace, shape: tuple[int, ...]) -> Array:
     """The position of each element of a shape in row-major order, as uint32: the counter of a draw."""
     counter = xp.zeros(shape, np.uint32)
     stride = 1
@@ -81,18 +81,18 @@ def positions(xp: Namespace, shape: tuple[int, ...]) -> Any:
     return counter
 
 
-def halves(key: Array, rank: int) -> tuple[Any, Any]:
+def halves(key: Array, rank: int) -> tuple[Array, Array]:
     """The two words of each key, shaped to broadcast with draws of this rank."""
     many = (*key.shape[:-1], *(1,) * rank)
     return key[..., :1].reshape(many), key[..., 1:].reshape(many)
 
 
-def words(xp: Namespace, key: Array, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def words(xp: Namespace, key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Two words for each element of a shape, for each key."""
     return threefry(xp, *halves(key, len(shape)), xp.zeros(shape, np.uint32), positions(xp, shape))
 
 
-def fraction(high: Array, low: Array) -> Any:
+def fraction(high: Array, low: Array) -> Array:
     """A multiple of 2⁻⁵² in [0, 1), as float64, from two words."""
     return (high.astype(np.float64) * 2.0**20 + (low >> np.uint32(12)).astype(np.float64)) * 2.0**-52
 
@@ -128,7 +128,7 @@ def keyed(what: str, order: str = "", **defaults: object) -> Callable[[F], F]:
 
         @d.reads_arguments
         @functools.wraps(function)
-        def function_of_a_key(*args: object, **kwargs: object) -> Any:
+        def function_of_a_key(*args: object, **kwargs: object) -> Tensor:
             if "seed" in kwargs:
                 raise ArgumentError(f"{what}: takes a key in the place of a seed: key=sg.random_key(seed)")
             if names and args and is_key(args[0]) and "key" not in kwargs and not any(map(is_key, args[1:])):

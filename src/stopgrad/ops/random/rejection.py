@@ -82,7 +82,7 @@ def _accepted(
     return draws
 
 
-def _accepted_xla(xp: Namespace, propose: Round, pending: Array, *arrays: Array) -> Any:
+def _accepted_xla(xp: Namespace, propose: Round, pending: Array, *arrays: Array) -> Array:
     """The same with XLA, as one loop that runs until nothing is pending."""
 
     def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
@@ -95,7 +95,7 @@ def _accepted_xla(xp: Namespace, propose: Round, pending: Array, *arrays: Array)
     return xp.lax.while_loop(goes_on, step, start)[2]
 
 
-def _open_fraction(xp: Namespace, k0: Array, k1: Array, stream: Array | np.uint32, counter: Array) -> Any:
+def _open_fraction(xp: Namespace, k0: Array, k1: Array, stream: Array | np.uint32, counter: Array) -> Array:
     """Uniform numbers in (0, 1), as float64."""
     return fraction(*threefry(xp, k0, k1, stream, counter)) + 2.0**-53
 
@@ -154,7 +154,7 @@ def _gamma_round(
     return t, (t > -1) & (xp.log(u) < 0.5 * normal * normal + d * excess)
 
 
-def _log_gamma(xp: Namespace, accepted: Callable[..., Any], key: Array, alpha: Array) -> Any:
+def _log_gamma(xp: Namespace, accepted: Callable[..., Array], key: Array, alpha: Array) -> Array:
     usual = (alpha > 0) & (alpha < math.inf)
     shape = xp.where(usual, alpha, 1.0)
     small = shape < 1
@@ -362,7 +362,7 @@ _LIMIT = 10.0
 _LOG_FACTORIALS = np.array([math.lgamma(k + 1) for k in range(128)])
 
 
-def _log_probability(xp: Namespace, k: Array, rate: Array) -> Any:
+def _log_probability(xp: Namespace, k: Array, rate: Array) -> Array:
     """The logarithm of the probability of k ≥ 0, without cancellation for large k."""
     below = xp.minimum(xp.maximum(k, 0), 127).astype(np.int32)
     near = k * xp.log(rate) - rate - xp.take(xp.asarray(_LOG_FACTORIALS), below)
@@ -389,7 +389,7 @@ def _poisson_round(
     return k, at_once | (possible & likely)
 
 
-def _counted(xp: Namespace, u: Array, rate: Array) -> Any:
+def _counted(xp: Namespace, u: Array, rate: Array) -> Array:
     """The quantile of u: the number of partial sums of the probabilities that are below u."""
     probability = xp.exp(-rate)
     total, count = probability, xp.zeros(probability.shape)
@@ -400,7 +400,7 @@ def _counted(xp: Namespace, u: Array, rate: Array) -> Any:
     return count
 
 
-def _poisson(xp: Namespace, accepted: Callable[..., Any], key: Array, rate: Array) -> Any:
+def _poisson(xp: Namespace, accepted: Callable[..., Array], key: Array, rate: Array) -> Array:
     usual = (rate >= 0) & (rate < math.inf)
     sources = _sources(xp, key, rate.shape)
     u = _open_fraction(xp, *sources[:2], np.uint32(0), sources[2])

@@ -7,7 +7,7 @@ from typing import Any
 
 from stopgrad.base.structure import Spec
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ArrayLike, ShapeError
+from stopgrad.graph.defining import ArgumentError, ArrayLike, ShapeError, Tensor
 from stopgrad.ops.composing import tensor
 from stopgrad.ops.indexing.slices import StridedSlice, part_of
 from stopgrad.ops.shapes.join import concat, reverse as turned, stack
@@ -105,7 +105,7 @@ def _every_second(rows: list[Any], axes: list[int], start: int, count: int) -> l
     return slices
 
 
-def _alternating(even: ArrayLike, odd: ArrayLike, axis: int, count: int) -> Any:
+def _alternating(even: ArrayLike, odd: ArrayLike, axis: int, count: int) -> Tensor:
     """*count* elements, taken alternately from two tensors."""
     pairs = count // 2
     shape = d.type_of(odd).shape

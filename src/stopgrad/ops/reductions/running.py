@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def _accumulate(
     axis: int,
     exclusive: bool,
     reverse: bool,
-    function: Callable[..., Any],
+    function: Callable[..., Array],
     neutral: int,
 ) -> Array:
     if reverse:
@@ -243,7 +242,7 @@ def cummin(x: ArrayLike, axis: int = 0, reverse: bool = False, name: str | None 
     return d.apply(Cummin, (x,), (d.axis_in(Cummin, axis, x), d.flag(reverse)), name)
 
 
-def _accumulated(xp: Namespace, x: Array, axis: int, reverse: bool, function: Callable[..., Any]) -> Array:
+def _accumulated(xp: Namespace, x: Array, axis: int, reverse: bool, function: Callable[..., Array]) -> Array:
     if not x.size:
         return x
     return xp.flip(function(xp.flip(x, axis), axis), axis) if reverse else function(x, axis)

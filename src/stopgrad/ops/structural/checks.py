@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from stopgrad.graph.defining import (
     Operation,
     Output,
     Size,
+    Tensor,
     TensorType,
 )
 
@@ -70,7 +70,7 @@ class Ensure(Op):
         return condition
 
     @staticmethod
-    def onnx(xp: Namespace, condition: Any, message: str) -> Array:
+    def onnx(xp: Namespace, condition: Array, message: str) -> Array:
         """An element that there is not: of what is wrong the runtime's error has only the node's name."""
         number = xp.where(condition, np.int64(0), np.int64(1))
         with xp.nodes.at("_".join(re.findall(r"\w+", message))):
@@ -78,6 +78,6 @@ class Ensure(Op):
         return xp.cast(element, np.bool_)  # A node that has the operation's name instead of that.
 
 
-def ensured(condition: ArrayLike, message: str) -> Any:
+def ensured(condition: ArrayLike, message: str) -> Tensor:
     """A condition, and an error with this message where it does not hold: see :class:`Ensure`."""
     return d.apply(Ensure, (condition,), (message,))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from stopgrad.base.structure import Spec
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     ArgumentError,
@@ -23,6 +24,7 @@ from stopgrad.graph.defining import (
     Output,
     Partly,
     Size,
+    Tensor,
     TensorType,
 )
 
@@ -34,12 +36,14 @@ class Calling:
 
     __slots__ = ("function", "leaves", "raised", "spec", "what")
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     what: str
-    leaves: Sequence[Any]
-    spec: Any
+    leaves: Sequence[object]
+    spec: Spec
 
-    def __init__(self, function: Callable[..., Any], what: str, leaves: Sequence[Any], spec: Any) -> None:
+    def __init__(
+        self, function: Callable[..., object], what: str, leaves: Sequence[object], spec: Spec
+    ) -> None:
         self.function, self.what = function, what
         self.leaves, self.spec = leaves, spec  # With a mark in the place of each tensor.
         self.raised: EngineError | None = None  # For an engine to which an exception cannot pass.
@@ -88,7 +92,7 @@ class DebugCallback(Op):
     """
 
     @staticmethod
-    def infer(*tensors: TensorType, calling: Any, depth: int) -> TensorType:
+    def infer(*tensors: TensorType, calling: Calling, depth: int) -> TensorType:
         return d.tensor_type(d.bool_, ())
 
     kinds = {"calling": Kind.FUNCTION}
@@ -104,14 +108,14 @@ class DebugCallback(Op):
     )
 
     @staticmethod
-    def lower(xp: Namespace, *tensors: Any, calling: Calling, depth: int) -> Any:
+    def lower(xp: Namespace, *tensors: NumpyArray, calling: Calling, depth: int) -> np.bool_:
         return _called(calling, depth, *map(np.asarray, tensors))
 
     @staticmethod
-    def xla(xp: Namespace, *tensors: Any, calling: Calling, depth: int) -> Array:
+    def xla(xp: Namespace, *tensors: Array, calling: Calling, depth: int) -> Array:
         kinds = [(x.dtype, x.shape) for x in tensors]
 
-        def host(*arrays: Any) -> np.bool_:
+        def host(*arrays: NumpyArray) -> np.bool_:
             typed = zip(arrays, kinds, strict=True)
             try:
                 if calling.raised is None:
@@ -125,7 +129,7 @@ class DebugCallback(Op):
         return xp.experimental.io_callback(host, token, *words, ordered=True)
 
 
-def _words(xp: Namespace, x: Any) -> Array:
+def _words(xp: Namespace, x: Array) -> Array:
     """64-bit numbers as pairs of words: where JAX calls back, it may narrow them."""
     if x.dtype == np.complex128:
         x = xp.stack([x.real, x.imag], -1)
@@ -133,11 +137,13 @@ def _words(xp: Namespace, x: Any) -> Array:
     return xp.lax.bitcast_convert_type(x, np.uint32).reshape(*x.shape[:-1], -1) if wide else x
 
 
-def _from_words(x: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NumpyArray:
+def _from_words(x: NumpyArray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NumpyArray:
     return np.ascontiguousarray(x).view(dtype).reshape(shape)
 
 
-def _callback(function: Callable[..., Any], what: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _callback(
+    function: Callable[..., object], what: str, args: Sequence[object], kwargs: dict[str, object]
+) -> Tensor:
     leaves, spec = d.flatten((tuple(args), kwargs))
     tensors = [x for x in leaves if d.is_tensor(x)]
     calling = Calling(function, what, [_TENSOR if d.is_tensor(x) else x for x in leaves], spec)
@@ -226,7 +232,7 @@ def print(fmt: object = "", /, *args: Any, ordered: bool = True, **kwargs: Any) 
     text = str(fmt)
     _check_fields(text, len(args), kwargs)
 
-    def show(*values: Any, **named: Any) -> None:
+    def show(*values: object, **named: object) -> None:
         shown = [_by_elements(x) for x in values], {name: _by_elements(x) for name, x in named.items()}
         builtins.print(text.format(*shown[0], **shown[1]))
 
@@ -240,7 +246,7 @@ def _fields(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
         raise ArgumentError(f"{text!r:.60} is no format: {error}; write {{{{ for a brace") from None
 
 
-def _check_fields(text: str, count: int, kwargs: dict[str, Any]) -> None:
+def _check_fields(text: str, count: int, kwargs: Mapping[str, object]) -> None:
     """Raise unless each field has a value, and each value a field."""
     names = [_name(field) for _, field, *_ in _fields(text) if field is not None]
     automatic = sum(name == "" for name in names)
@@ -269,7 +275,7 @@ class _Elements:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.array, name)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> object:
         return _by_elements(self.array[index])
 
     def __str__(self) -> str:
@@ -284,6 +290,6 @@ class _Elements:
         return np.array2string(self.array, formatter={"all": lambda x: format(x, form)})
 
 
-def _by_elements(x: Any) -> Any:
+def _by_elements(x: object) -> object:
     """What a field shows: an array with axes element by element."""
     return _Elements(x) if isinstance(x, np.ndarray) and x.ndim else x

@@ -29,6 +29,7 @@ from stopgrad.graph.defining import (
     Rule,
     Sizes,
     Status,
+    Tensor,
     TensorType,
     Undefined,
 )
@@ -194,6 +195,6 @@ class ForeignStop(Gate):
 
 
 @d.builds(ForeignStop)
-def foreign_stop(x: ArrayLike, call: str, why: str, name: str | None = None) -> Any:
+def foreign_stop(x: ArrayLike, call: str, why: str, name: str | None = None) -> Tensor:
     """A tensor that another framework passes on without its gradient; see :class:`ForeignStop`."""
     return d.apply(ForeignStop, (x,), (call, why), name)

@@ -128,7 +128,7 @@ def _is_head(head: Any) -> bool:
     return _all(refused, lambda x: _fits(x, (int, str))) and _all((*towards, *wants), lambda i: _is(i, int))
 
 
-def _fits(value: Any, kinds: Sequence[type]) -> bool:
+def _fits(value: object, kinds: Sequence[type]) -> bool:
     return _is(value, tuple) and len(value) == len(kinds) and all(map(_is, value, kinds))
 
 
@@ -140,7 +140,7 @@ def _all(values: object, holds: Callable[[Any], bool]) -> bool:
     return isinstance(values, tuple) and all(map(holds, values))
 
 
-def _as_tuples(value: Any) -> Any:
+def _as_tuples(value: object) -> object:
     return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
@@ -170,10 +170,10 @@ def loaded(xp: Namespace, code: bytes) -> Callable[..., Sequence[Array]]:
             "the graph with Graph.load(path, trusted=True) or Graph.from_text(text, trusted=True)"
         )
     try:
-        call: Callable[..., Any] = xp.export.deserialize(bytearray(code)).call
+        call: Callable[..., Sequence[Array]] = xp.export.deserialize(bytearray(code)).call
     except Exception as error:  # Whatever flatbuffers and MLIR raise.
         raise EngineError(f"JAX cannot read the program: {' '.join(str(error).split())[:200]}") from error
-    batched: Callable[..., Any] = xp.jax.custom_batching.sequential_vmap(call)
+    batched: Callable[..., Sequence[Array]] = xp.jax.custom_batching.sequential_vmap(call)
     return batched
 
 

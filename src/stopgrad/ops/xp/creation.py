@@ -98,7 +98,7 @@ def _holds_outputs(obj: object) -> bool:
     return isinstance(obj, Output)
 
 
-def _stacked(obj: Any) -> Tensor:
+def _stacked(obj: ArrayLike) -> Tensor:
     return stack([_stacked(part) for part in obj]) if isinstance(obj, (list, tuple)) else obj
 
 

@@ -64,7 +64,7 @@ __all__ = [
 
 
 @standard
-def astype(x: ArrayLike, dtype: DTypeLike, /, copy: Any = True, device: str | None = None) -> Tensor:
+def astype(x: ArrayLike, dtype: DTypeLike, /, copy: bool = True, device: str | None = None) -> Tensor:
     """*x* in another dtype: :func:`stopgrad.cast`.
 
     Args:
@@ -87,7 +87,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, copy: Any = True, device: str | No
     return np.array(x) if again and isinstance(x, np.ndarray) else identity(x) if again else x
 
 
-def _dtype(x: Any) -> DType:
+def _dtype(x: ArrayLike | DTypeLike) -> DType:
     """The dtype of an array, or the dtype itself."""
     if isinstance(x, (Output, Operation, np.ndarray, np.generic)):
         return d.type_of(x).dtype
@@ -95,7 +95,7 @@ def _dtype(x: Any) -> DType:
 
 
 @standard
-def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> Any:
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> bool:
     """Whether a dtype, or an array's dtype, is promoted to another without loss.
 
     Examples:
@@ -168,7 +168,7 @@ _KINDS: dict[str, Callable[[DType], Any]] = {
 
 
 @standard
-def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> Any:
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     """Whether a dtype equals another, or is of a kind, or of one of several.
 
     Args:
@@ -187,7 +187,7 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> Any:
     return any([_is_of(checked, single) for single in (kind if isinstance(kind, tuple) else (kind,))])  # noqa: C419
 
 
-def _is_of(dtype: DType, kind: DTypeLike) -> Any:
+def _is_of(dtype: DType, kind: DTypeLike) -> bool:
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](dtype)
     try:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError, ArrayLike, Output
+from stopgrad.graph.defining import ArgumentError, ArrayLike, Output, Tensor
 from stopgrad.ops.elementwise.arithmetic import abs, multiply
 from stopgrad.ops.elementwise.composite import reduce_logsumexp, xlogy
 from stopgrad.ops.elementwise.elementary import angle
@@ -54,7 +54,7 @@ _MODULES = (
     numpy_shapes,
 )  # NumPy may call the functions of these modules; the last two add to FORMS.
 
-_STANDARD: dict[str, Callable[..., Any]] = {
+_STANDARD: dict[str, Callable[..., Tensor]] = {
     name: getattr(module, name) for module in _MODULES for name in getattr(module, "__all__", ())
 }
 _STANDARD |= {
@@ -63,7 +63,7 @@ _STANDARD |= {
 _STANDARD |= {f"linalg.{name}": getattr(linalg, name) for name in linalg.__all__}
 _STANDARD |= {f"fft.{name}": getattr(fft, name) for name in fft.__all__}
 
-_UFUNCS: dict[str, Callable[..., Any]] = {
+_UFUNCS: dict[str, Callable[..., Tensor]] = {
     name: getattr(elementwise, name) for name in elementwise.__all__
 } | {
     "absolute": abs,
@@ -105,7 +105,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
 }
 """Our functions by the names of ufuncs."""
 
-_REDUCE: dict[str, Callable[..., Any]] = {
+_REDUCE: dict[str, Callable[..., Tensor]] = {
     "add": statistical.sum,
     "multiply": statistical.prod,
     "maximum": statistical.max,
@@ -114,7 +114,7 @@ _REDUCE: dict[str, Callable[..., Any]] = {
     "logical_or": statistical.any,
     "logaddexp": reduce_logsumexp,
 }
-_ACCUMULATE: dict[str, Callable[..., Any]] = {
+_ACCUMULATE: dict[str, Callable[..., Tensor]] = {
     "add": statistical.cumulative_sum,
     "multiply": statistical.cumulative_prod,
     "maximum": cummax,
@@ -173,7 +173,7 @@ def _last(x: ArrayLike, y: ArrayLike) -> tuple[int, ...]:
 @d.reads_arguments
 def array_function(
     self: Output,
-    func: Callable[..., Any],
+    func: Callable[..., object],
     types: Iterable[type],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],

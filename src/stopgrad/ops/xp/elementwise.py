@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArrayLike, Tensor
@@ -153,7 +152,9 @@ __all__ = [
 ]
 
 
-def _on_bits(name: str, bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Tensor]:
+def _on_bits(
+    name: str, bitwise: Callable[..., Tensor], logical: Callable[..., Tensor]
+) -> Callable[..., Tensor]:
     def function(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
         both = d.type_of(x1).dtype.is_bool and d.type_of(x2).dtype.is_bool
         return (logical if both else bitwise)(x1, x2)

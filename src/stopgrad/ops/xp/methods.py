@@ -89,7 +89,7 @@ _FROM_NUMPY = (
 )  # fmt: skip
 _FROM_STANDARD = ("conj", "nonzero", "repeat", "searchsorted", "squeeze")
 
-_METHODS: dict[str, Callable[..., Any]] = {
+_METHODS: dict[str, Callable[..., Tensor]] = {
     "reshape": reshape,
     "transpose": transpose,
     "astype": astype,

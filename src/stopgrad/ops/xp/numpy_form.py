@@ -10,11 +10,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from stopgrad.graph import defining as d
-from stopgrad.graph.defining import ArgumentError
+from stopgrad.graph.defining import ArgumentError, Tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-FORMS: dict[str, Callable[..., Any]] = {}
+FORMS: dict[str, Callable[..., Tensor]] = {}
 """The functions by NumPy's names, if their parameters differ from those of the standard's function.
 
 Otherwise the standard's function takes the call.

@@ -80,19 +80,19 @@ def _raised(x: ArrayLike, ndim: int) -> Tensor:
 
 
 @form
-def atleast_1d(*arys: ArrayLike) -> Any:
+def atleast_1d(*arys: ArrayLike) -> Tensor | tuple[Tensor, ...]:
     raised = tuple([_raised(x, 1) for x in arys])
     return raised[0] if len(raised) == 1 else raised
 
 
 @form
-def atleast_2d(*arys: ArrayLike) -> Any:
+def atleast_2d(*arys: ArrayLike) -> Tensor | tuple[Tensor, ...]:
     raised = tuple([_raised(x, 2) for x in arys])
     return raised[0] if len(raised) == 1 else raised
 
 
 @form
-def atleast_3d(*arys: ArrayLike) -> Any:
+def atleast_3d(*arys: ArrayLike) -> Tensor | tuple[Tensor, ...]:
     raised = tuple([_three(x) for x in arys])
     return raised[0] if len(raised) == 1 else raised
 

@@ -25,7 +25,7 @@ def _check_threefry(step: Step) -> None:
         raise NotOurs("another generator than threefry2x32")
 
 
-def _for_each(keys: Output, function: Callable[..., Any], *others: Output) -> Any:
+def _for_each(keys: Output, function: Callable[..., Output], *others: Output) -> Output:
     """Apply a function of one key to each of an array of keys."""
     many = [int(n) for n in keys.shape[:-1]]
     if not many:
@@ -53,7 +53,7 @@ def _random_seed(step: Step, seeds: Output) -> Output:
 
 
 @rule("random_fold_in", keys=True)
-def _random_fold_in(step: Step, keys: Output, data: Output) -> Any:
+def _random_fold_in(step: Step, keys: Output, data: Output) -> Output:
     _check_threefry(step)
     data = sg.cast(data, sg.uint32)
     if keys.ndim > 1 or data.ndim:
@@ -64,7 +64,7 @@ def _random_fold_in(step: Step, keys: Output, data: Output) -> Any:
 
 
 @rule("random_split", keys=True)
-def _random_split(step: Step, keys: Output) -> Any:
+def _random_split(step: Step, keys: Output) -> Output:
     _check_threefry(step)
     count = math.prod(step["shape"])
     split = _for_each(keys, lambda key: sg.random_split(key, count))
@@ -72,7 +72,7 @@ def _random_split(step: Step, keys: Output) -> Any:
 
 
 @rule("random_bits", keys=True)
-def _random_bits(step: Step, keys: Output) -> Any:
+def _random_bits(step: Step, keys: Output) -> Output:
     _check_threefry(step)
     shape, dtype = tuple(step["shape"]), _WORDS[step["bit_width"]]
     return _for_each(keys, lambda key: sg.random_bits(shape, key, dtype))

@@ -115,7 +115,7 @@ def _round(step: Step, x: Output) -> Output:
 
 
 @rule("logistic")
-def _logistic(step: Step, x: Output) -> Any:
+def _logistic(step: Step, x: Output) -> Output:
     return sg.reciprocal(like(x, 1) + sg.exp(-x)) if x.dtype.is_complex else sg.sigmoid(x)
 
 
@@ -132,16 +132,16 @@ def _div(step: Step, x: Output, y: Output) -> Output:
 
 
 @rule("max")
-def _max(step: Step, x: Output, y: Output) -> Any:
+def _max(step: Step, x: Output, y: Output) -> Output:
     return _ordered(x, y, sg.maximum, sg.logical_or)
 
 
 @rule("min")
-def _min(step: Step, x: Output, y: Output) -> Any:
+def _min(step: Step, x: Output, y: Output) -> Output:
     return _ordered(x, y, sg.minimum, sg.logical_and)
 
 
-def _ordered(x: Output, y: Output, numbers: Callable[..., Any], truths: Callable[..., Any]) -> Any:
+def _ordered(x: Output, y: Output, numbers: Callable[..., Output], truths: Callable[..., Output]) -> Output:
     if x.dtype.is_bool:
         return truths(x, y)
     if x.dtype.is_complex:
@@ -160,7 +160,7 @@ def _pow(step: Step, x: Output, y: Output) -> Output:
 
 
 @rule("integer_pow")
-def _integer_pow(step: Step, x: Output) -> Any:
+def _integer_pow(step: Step, x: Output) -> Output:
     y = int(step["y"])
     if abs(y) > MOST_FACTORS:
         return sg.pow(x, like(x, y))
@@ -216,10 +216,10 @@ def _convert(step: Step, x: Output) -> Output:
     return sg.identity(x) if dtype is x.dtype else sg.cast(x, dtype)
 
 
-def _in_total_order(plain_order: Callable[..., Any], first_nan: bool | None) -> Any:
+def _in_total_order(plain_order: Callable[..., Output], first_nan: bool | None) -> Output:
     """A comparison in which NaN is the largest number, and equal to itself."""
 
-    def compare(step: Step, x: Output, y: Output) -> Any:
+    def compare(step: Step, x: Output, y: Output) -> Output:
         ordered = plain_order(x, y)
         if not x.dtype.is_floating:
             return ordered
@@ -260,7 +260,7 @@ def _nan_of(which: Output, case: Output) -> Output:
 # ------------------------------------------------------------------------------------- bits and truths
 
 
-def _truths_or_bits(truths: Callable[..., Any], bits: Callable[..., Any]) -> Any:
+def _truths_or_bits(truths: Callable[..., Output], bits: Callable[..., Output]) -> Output:
     return lambda step, *xs: truths(*xs) if xs[0].dtype.is_bool else bits(*xs)
 
 
@@ -275,7 +275,7 @@ def unsigned(dtype: DType) -> DType:
     return _UNSIGNED[dtype.itemsize]
 
 
-def within_word(function: Callable[..., Any], x: Output, y: Output, beyond: ArrayLike) -> Output:
+def within_word(function: Callable[..., Output], x: Output, y: Output, beyond: ArrayLike) -> Output:
     """A shift whose result is *beyond* if it is by as many bits as x has, or more."""
     bits = 8 * x.dtype.itemsize
     far = sg.greater_equal(sg.cast(y, unsigned(y.dtype)), np.asarray(bits, unsigned(y.dtype).numpy))
@@ -318,7 +318,7 @@ def _ones(word: Output) -> Output:
 
 
 @rule("clz")
-def _leading_zeros(step: Step, x: Output) -> Any:
+def _leading_zeros(step: Step, x: Output) -> Output:
     bits = 8 * x.dtype.itemsize
     word = sg.cast(x, unsigned(x.dtype))
     for distance in (1, 2, 4, 8, 16, 32):  # Each bit below the first one set becomes set.

@@ -114,7 +114,7 @@ def _linear_solve(step: Step, *inputs: Output) -> list[Output]:
 
 
 @rule("fft")
-def _fft(step: Step, x: Output) -> Any:
+def _fft(step: Step, x: Output) -> Output:
     kind, lengths = str(step["fft_type"]).rpartition(".")[2], tuple(step["fft_lengths"])
     kind = {"0": "FFT", "1": "IFFT", "2": "RFFT", "3": "IRFFT"}.get(kind, kind)
     last = x.ndim - 1

@@ -29,7 +29,7 @@ def _working(step: Step, *xs: Output) -> list[Output]:
 
 
 @rule("dot_general")
-def _dot_general(step: Step, a: Output, b: Output) -> Any:
+def _dot_general(step: Step, a: Output, b: Output) -> Output:
     (over_a, over_b), (batch_a, batch_b) = step["dimension_numbers"]
     truths = a.dtype.is_bool
     if truths:

@@ -85,7 +85,7 @@ def _unstack(step: Step, x: Output) -> list[Output]:
 
 
 @rule("iota")
-def _iota(step: Step, *sizes: Output) -> Any:
+def _iota(step: Step, *sizes: Output) -> Output:
     if sizes:
         raise NotOurs("a size that is computed")
     shape, axis, dtype = step["shape"], step["dimension"], dtype_of(step["dtype"])
@@ -99,7 +99,7 @@ def _iota(step: Step, *sizes: Output) -> Any:
 
 
 @rule("empty", "empty2")
-def _empty(step: Step) -> Any:
+def _empty(step: Step) -> Output:
     return sg.zeros(step.result.shape, step.result.dtype)
 
 
@@ -157,10 +157,10 @@ def _is_zero(value: Output | int | np.ndarray[Any, Any]) -> bool:
 # ---------------------------------------------------------------------------------------- reductions
 
 
-def _reduces(function: Callable[..., Any]) -> Any:
+def _reduces(function: Callable[..., Output]) -> Output:
     """A rule that reduces over the axes of an equation."""
 
-    def reduce(step: Step, x: Output) -> Any:
+    def reduce(step: Step, x: Output) -> Output:
         axes = tuple(step["axes"])
         return function(x, axes) if axes else sg.identity(x)
 
@@ -168,9 +168,9 @@ def _reduces(function: Callable[..., Any]) -> Any:
 
 
 def _extreme(
-    numbers: Callable[..., Any], truths: Callable[..., Any]
+    numbers: Callable[..., Output], truths: Callable[..., Output]
 ) -> Callable[[Output, Sequence[int]], Any]:
-    def reduce(x: Output, axes: Sequence[int]) -> Any:
+    def reduce(x: Output, axes: Sequence[int]) -> Output:
         if x.dtype.is_complex:
             raise NotOurs("the largest of complex numbers")
         return truths(x, axes) if x.dtype.is_bool else numbers(x, axes)
@@ -178,8 +178,8 @@ def _extreme(
     return reduce
 
 
-def _bits(truths: Callable[..., Any] | None, bits: Callable[..., Any], neutral: int) -> Any:
-    def reduce(x: Output, axes: Sequence[int]) -> Any:
+def _bits(truths: Callable[..., Output] | None, bits: Callable[..., Output], neutral: int) -> Output:
+    def reduce(x: Output, axes: Sequence[int]) -> Output:
         if truths is not None and x.dtype.is_bool:
             return truths(x, axes)
         function = sg.logical_xor if x.dtype.is_bool else bits
@@ -191,7 +191,7 @@ def _bits(truths: Callable[..., Any] | None, bits: Callable[..., Any], neutral: 
 
 
 def folded(
-    xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Any], neutral: Sequence[Any]
+    xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Output], neutral: Sequence[Any]
 ) -> list[Output]:
     """A reduction by a function of pairs, which halves the axes until one element is left."""
     others = [axis for axis in range(xs[0].ndim) if axis not in axes]
@@ -245,8 +245,8 @@ def _elementwise(step: Step, body: jex.ClosedJaxpr, operands: Sequence[Output]) 
     return [sg.reshape(y, shape) for y in results]
 
 
-def _position(function: Callable[..., Any]) -> Callable[[Step, Output], Any]:
-    def position(step: Step, x: Output) -> Any:
+def _position(function: Callable[..., Output]) -> Callable[[Step, Output], Any]:
+    def position(step: Step, x: Output) -> Output:
         (axis,) = step["axes"]
         return function(sg.cast(x, sg.int32) if x.dtype.is_bool else x, axis, dtype_of(step["index_dtype"]))
 
@@ -260,7 +260,7 @@ rule("argmin")(_position(sg.argmin))
 # ---------------------------------------------------------------------------------------- cumulative
 
 
-def _cumulative(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _cumulative(function: Callable[..., Output]) -> Callable[[Any, Any], Any]:
     return lambda step, x: function(x, axis=step["axis"], reverse=step["reverse"])
 
 

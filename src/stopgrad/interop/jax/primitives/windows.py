@@ -100,7 +100,7 @@ def _part(x: Output, axis: int, start: int, count: int, stride: int = 1) -> Outp
     return cut(x, spans)
 
 
-def _running(x: Output, axis: int, size: int, dilation: int, function: Callable[..., Any]) -> Output:
+def _running(x: Output, axis: int, size: int, dilation: int, function: Callable[..., Output]) -> Output:
     """The function of *size* elements from each position on, by doubling the number in each round."""
     length = int(x.shape[axis])
     total: Output | None = None

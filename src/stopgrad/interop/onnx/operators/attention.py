@@ -15,18 +15,18 @@ AXES = (0, 2, 1, 3)
 """From [batch, length, heads, features] to [batch, heads, length, features], and back."""
 
 
-def by_heads(x: sg.Output, heads: int) -> Any:
+def by_heads(x: sg.Output, heads: int) -> sg.Output:
     """From [batch, length, heads · features] to [batch, heads, length, features]."""
     return sg.transpose(sg.reshape(x, [x.shape[0], x.shape[1], heads, -1]), AXES)
 
 
-def joined_heads(x: sg.Output) -> Any:
+def joined_heads(x: sg.Output) -> sg.Output:
     """From [batch, heads, length, features] to [batch, length, heads · features]."""
     x = sg.transpose(x, AXES)
     return sg.reshape(x, [x.shape[0], x.shape[1], x.shape[2] * x.shape[3]])
 
 
-def precision(node: Call, name: str, otherwise: DType) -> Any:
+def precision(node: Call, name: str, otherwise: DType) -> DType:
     """The element type that an attribute gives by its number, or *otherwise*."""
     number = int(node.attribute(name, 0))
     dtype = dtype_of_code(number) if number else otherwise
@@ -35,7 +35,7 @@ def precision(node: Call, name: str, otherwise: DType) -> Any:
     return dtype
 
 
-def products(q: sg.Output, k: sg.Output, scale: float | None) -> Any:
+def products(q: sg.Output, k: sg.Output, scale: float | None) -> sg.Output:
     """Scaled products of queries and keys: [batch, heads of q, queries, keys]; heads of k may be shared."""
     factor = 1 / math.sqrt(int(q.shape[-1])) if scale is None else float(scale)
     if q.dtype.itemsize == 2:  # √scale for each factor, as the specification says, to avoid overflow.
@@ -45,12 +45,12 @@ def products(q: sg.Output, k: sg.Output, scale: float | None) -> Any:
     return _shared(q, sg.swapaxes(k, -1, -2))
 
 
-def capped(scores: sg.Output, cap: float) -> Any:
+def capped(scores: sg.Output, cap: float) -> sg.Output:
     """Scores limited smoothly to (-cap, cap); 0 for no limit."""
     return scores if cap <= 0 else sg.multiply(sg.tanh(sg.divide(scores, cap)), cap)
 
 
-def _shared(x: sg.Output, y: sg.Output) -> Any:
+def _shared(x: sg.Output, y: sg.Output) -> sg.Output:
     """x · y, where several neighbouring heads of x share one head of y."""
     group = x.shape[1] // y.shape[1]
     if group == 1:
@@ -59,7 +59,7 @@ def _shared(x: sg.Output, y: sg.Output) -> Any:
     return sg.reshape(sg.matmul(rows, y), [*x.shape[:3], y.shape[-1]])
 
 
-def shares(scores: sg.Output, masked: bool, dtype: DType) -> Any:
+def shares(scores: sg.Output, masked: bool, dtype: DType) -> sg.Output:
     """The softmax over keys, computed in *dtype*; 0 for queries all of whose scores are -∞."""
     wide = brought(scores, dtype)
     if not masked:
@@ -69,7 +69,7 @@ def shares(scores: sg.Output, masked: bool, dtype: DType) -> Any:
     return brought(sg.where(some, sg.softmax(sg.where(some, wide, zero)), zero), scores.dtype)
 
 
-def means(weights: sg.Output, v: sg.Output) -> Any:
+def means(weights: sg.Output, v: sg.Output) -> sg.Output:
     """The weighted means of the values: [batch, heads, queries, features]."""
     return _shared(weights, v)
 
@@ -78,8 +78,8 @@ class Mask:
     """The keys to which each query may attend, and the bias added to the scores."""
 
     def __init__(self, keys: Size) -> None:
-        self.allowed: Any = None
-        self.bias: Any = None
+        self.allowed: sg.Output | None = None
+        self.bias: sg.Output | None = None
         self.keys = keys
 
     def allow(self, which: sg.Output) -> None:
@@ -107,13 +107,13 @@ class Mask:
         if left >= 0:
             self.allow(sg.greater_equal(columns, sg.subtract(rows, left)))
 
-    def until(self, lengths: sg.Output) -> Any:
+    def until(self, lengths: sg.Output) -> sg.Output:
         """Allow only keys before the end of their sequence; the lengths, as [batch, 1, 1, 1]."""
         ends = sg.reshape(sg.cast(lengths, sg.int64), [-1, 1, 1, 1])
         self.allow(sg.less(sg.range(0, self.keys, dtype=sg.int64), ends))
         return ends
 
-    def on(self, scores: sg.Output) -> Any:
+    def on(self, scores: sg.Output) -> sg.Output:
         """The scores with the mask applied."""
         if self.bias is not None:
             scores = sg.add(scores, brought(self.bias, scores.dtype))
@@ -128,7 +128,7 @@ def _is_zero(n: int) -> bool:
     return not isinstance(n, sg.Dim) and n == 0
 
 
-def _extended(mask: sg.Output, missing: int, value: float) -> Any:
+def _extended(mask: sg.Output, missing: int, value: float) -> sg.Output:
     if not mask.dtype.is_bool:
         return padded(mask, [*[(0, 0)] * (mask.ndim - 1), (0, missing)], value)
     numbers = padded(sg.cast(mask, sg.int8), [*[(0, 0)] * (mask.ndim - 1), (0, missing)])
@@ -153,7 +153,7 @@ def attention(
     past_key: sg.Output | None = None,
     past_value: Any = None,
     lengths: sg.Output | None = None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output, sg.Output, sg.Output]:
     flat = q.ndim == 3
     if flat:
         heads, shared = node.attribute("q_num_heads"), node.attribute("kv_num_heads")
@@ -181,7 +181,7 @@ def attention(
     return joined_heads(y) if flat else y, k, v, qk
 
 
-def flex_attention(node: Call, q: sg.Output, k: sg.Output, v: sg.Output) -> Any:
+def flex_attention(node: Call, q: sg.Output, k: sg.Output, v: sg.Output) -> sg.Output:
     """Attention with functions of the scores, and of their softmax, that are attributes of the node.
 
     In the operator's own body, these functions could not see the names around the node.
@@ -196,7 +196,7 @@ def flex_attention(node: Call, q: sg.Output, k: sg.Output, v: sg.Output) -> Any:
     return brought(means(weights, brought(v, weights.dtype)), v.dtype)
 
 
-def rotated(x: sg.Output, cos: sg.Output, sin: sg.Output, interleaved: bool) -> Any:
+def rotated(x: sg.Output, cos: sg.Output, sin: sg.Output, interleaved: bool) -> sg.Output:
     """Pairs of elements of the last axis, rotated: neighbours, or one from each half."""
     half = cos.shape[-1]
     pairs = sg.reshape(x, [*x.shape[:-1], *((half, 2) if interleaved else (2, half))])
@@ -207,13 +207,13 @@ def rotated(x: sg.Output, cos: sg.Output, sin: sg.Output, interleaved: bool) -> 
     return sg.reshape(sg.stack([real, imaginary], axis), list(x.shape))
 
 
-def turned(node: Call, x: sg.Output, cos: sg.Output, sin: sg.Output) -> Any:
+def turned(node: Call, x: sg.Output, cos: sg.Output, sin: sg.Output) -> sg.Output:
     """:func:`turned_by` with the node's attributes."""
     width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
     return turned_by(x, cos, sin, width, bool(node.attribute("interleaved", 0)))
 
 
-def turned_by(x: sg.Output, cos: sg.Output, sin: sg.Output, width: Size, interleaved: bool) -> Any:
+def turned_by(x: sg.Output, cos: sg.Output, sin: sg.Output, width: Size, interleaved: bool) -> sg.Output:
     """x [batch, heads, length, features] with its first features rotated, by [batch, length, angles]."""
     cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))
     y = rotated(x[..., :width], cos, sin, interleaved)
@@ -222,7 +222,7 @@ def turned_by(x: sg.Output, cos: sg.Output, sin: sg.Output, width: Size, interle
 
 def rotary_embedding(
     node: Call, x: sg.Output, cos: sg.Output, sin: sg.Output, places: sg.Output | None = None
-) -> Any:
+) -> sg.Output:
     """In place of the operator's body, whose slices take up to 1.7 times as long."""
     flat = x.ndim == 3
     if flat:

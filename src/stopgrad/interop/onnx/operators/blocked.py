@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Call, Known, Table
+from stopgrad.interop.onnx.operators.calling import Call, Known, Rule, Table
 from stopgrad.interop.onnx.operators.contrib import fused_conv
 from stopgrad.interop.onnx.operators.pooling import POOLING
 from stopgrad.interop.onnx.operators.resizing import RESIZING
@@ -65,7 +66,7 @@ def _block(node: Call) -> int:
     return size
 
 
-def _blocked(node: Call, x: sg.Output) -> Any:
+def _blocked(node: Call, x: sg.Output) -> sg.Output:
     """The elements of x, [batch, channels, sizes], in the order of blocks."""
     size, shape = _block(node), list(x.shape)
     if int(shape[1]) % size:
@@ -74,7 +75,7 @@ def _blocked(node: Call, x: sg.Output) -> Any:
     return sg.reshape(sg.moveaxis(parts, 2, -1), shape)
 
 
-def _opened(node: Call, x: sg.Output) -> Any:
+def _opened(node: Call, x: sg.Output) -> sg.Output:
     """The same, the other way round."""
     size, shape = _block(node), list(x.shape)
     if int(shape[1]) % size:
@@ -83,25 +84,25 @@ def _opened(node: Call, x: sg.Output) -> Any:
     return sg.reshape(sg.moveaxis(parts, -1, 2), shape)
 
 
-def into_blocks(node: Call, x: sg.Output) -> Any:
+def into_blocks(node: Call, x: sg.Output) -> sg.Output:
     x = sg.moveaxis(x, -1, 1) if node.attribute("channels_last", 0) else x
     missing = -int(x.shape[1]) % _block(node)
     return _blocked(node, padded(x, [(0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2)]) if missing else x)
 
 
-def from_blocks(node: Call, x: sg.Output) -> Any:
+def from_blocks(node: Call, x: sg.Output) -> sg.Output:
     y = _opened(node, x)[:, : int(node.attribute("channels"))]
     return sg.moveaxis(y, 1, -1) if node.attribute("channels_last", 0) else y
 
 
-def _inside(rule: Any) -> Any:
+def _inside(rule: Callable[[Call, sg.Output], sg.Output]) -> Rule:
     """A rule for tensors as they are elsewhere, between blocks."""
     return lambda node, x: _blocked(node, rule(node, _opened(node, x)))
 
 
 def convolution(
     node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None, z: sg.Output | None = None
-) -> Any:
+) -> sg.Output:
     """A convolution whose weights lie in blocks of results, and of channels too if these fill one."""
     size, (out, channels, *window) = _block(node), w.shape
     if out % size:
@@ -135,7 +136,7 @@ def _used(w: sg.Output | Known, size: int) -> int:
     return int(read[-1]) + 1 if read.size and read[-1] + size >= channels else channels
 
 
-def _upsampled(node: Call, x: sg.Output) -> Any:
+def _upsampled(node: Call, x: sg.Output) -> object:
     scales = [float(n) for n in node.attribute("scales")]
     how = {
         "mode": str(node.attribute("mode", "nearest")),

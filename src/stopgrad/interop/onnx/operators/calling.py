@@ -23,6 +23,7 @@ from stopgrad.interop.shared.calling import (
     Known as Known,
     Rule as Rule,
     Table as Table,
+    Value as Value,
     dtype_from as dtype_from,
     known_positions as known_positions,
     knows as knows,
@@ -64,7 +65,7 @@ class Body:
 class Translator(calling.Translator, Protocol):
     """What a :class:`Call` asks of the translator that builds the graph."""
 
-    def next_key(self, seed: float | None) -> Any: ...
+    def next_key(self, seed: float | None) -> sg.Output: ...
     def run_body(self, body: Body, args: Sequence[Any]) -> list[Any]: ...
     def trying(self) -> AbstractContextManager[None]: ...
 
@@ -136,7 +137,7 @@ class Call(calling.Call):
         if self.straight:
             self._translator.soft[whole] = soft
 
-    def moved(self, whole: sg.Output, move: Callable[[sg.Output], Any]) -> Any:
+    def moved(self, whole: sg.Output, move: Callable[[sg.Output], Any]) -> sg.Output:
         """A tensor of integers whose elements are only moved; the numbers that it remembers move alike."""
         result = move(whole)
         soft = self._translator.soft.get(whole) if self.straight else None
@@ -150,7 +151,7 @@ class Call(calling.Call):
         if name is not None and matrix.ndim == 2:
             self._translator.dequantized.setdefault(name, []).append(matrix)
 
-    def floated(self, whole: sg.Output, dtype: DType) -> Any:
+    def floated(self, whole: sg.Output, dtype: DType) -> sg.Output:
         """A tensor of integers as floats; if asked for, its gradient goes to what they were rounded from."""
         soft = self._translator.soft.get(whole) if self.straight else None
         hard = whole if whole.dtype is dtype else sg.cast(whole, dtype)
@@ -183,7 +184,7 @@ class Call(calling.Call):
 
     # ------------------------------------------------------------------------------------------ building
 
-    def named(self, name: str) -> Any:
+    def named(self, name: str) -> sg.Output:
         """The value of a name in the graph around the node, as an output.
 
         Raises:
@@ -199,7 +200,7 @@ class Call(calling.Call):
         context = (self.operands, self._translator, self.schema, self.around)
         return Call(self.node, self.name, self.opset, attributes, *context)
 
-    def key(self) -> Any:
+    def key(self) -> sg.Output:
         """A key for random numbers, from the attribute ``seed``, or else a different one for each node."""
         seed = self.attributes.get("seed")
         return self._translator.next_key(None if seed is None else float(seed))
@@ -213,6 +214,6 @@ class Call(calling.Call):
         results: list[Any] = self._translator.run_body(body, args)
         return results
 
-    def trying(self) -> Any:
+    def trying(self) -> AbstractContextManager[None]:
         """A context in which bodies may fail: refusals inside are not reported; the caller says why."""
         return self._translator.trying()

@@ -23,7 +23,7 @@ def floats(node: Call, name: str) -> np.ndarray[Any, Any]:
     return np.asarray(node.attribute(name, []), np.float32)
 
 
-def transformed(node: Call, x: Any) -> Any:
+def transformed(node: Call, x: sg.Output) -> sg.Output:
     """Scores [n, classes] after what the attribute ``post_transform`` says."""
     kind = node.attribute("post_transform", "NONE")
     if kind == "LOGISTIC":
@@ -41,7 +41,7 @@ def transformed(node: Call, x: Any) -> Any:
     return x
 
 
-def of_two(node: Call, score: Any, *, negated: bool) -> Any:
+def of_two(node: Call, score: sg.Output, *, negated: bool) -> sg.Output:
     """The scores of two classes, of which only that of the second is given, [n, 1]: -s or 1 - s, and s."""
     kind = node.attribute("post_transform", "NONE")
     if kind == "PROBIT":
@@ -51,7 +51,7 @@ def of_two(node: Call, score: Any, *, negated: bool) -> Any:
     return sg.concat([-score if negated else 1.0 - score, score], 1)
 
 
-def labelled(node: Call, chosen: Any) -> Any:
+def labelled(node: Call, chosen: sg.Output) -> sg.Output | None:
     """The labels of classes, by their numbers; None where nobody asks for them."""
     if not node.wants(0):
         return None
@@ -69,7 +69,7 @@ def labels_of(node: Call) -> int:
     return next((len(labels) for name in names if (labels := node.attribute(name))), 0)
 
 
-def first_largest(x: Any) -> Any:
+def first_largest(x: sg.Output) -> sg.Output:
     """The number of the largest score of each row."""
     return sg.argmax(x, axis=1)
 
@@ -77,7 +77,7 @@ def first_largest(x: Any) -> Any:
 # --------------------------------------------------------------------------------------- linear models
 
 
-def _affine(node: Call, x: sg.Output, count: int) -> Any:
+def _affine(node: Call, x: sg.Output, count: int) -> sg.Output:
     weights, offsets = floats(node, "coefficients"), floats(node, "intercepts")
     if not count or weights.size % count:
         node.fail(f"{weights.size} coefficients are not those of {count} rows")
@@ -88,11 +88,11 @@ def _affine(node: Call, x: sg.Output, count: int) -> Any:
     return scores + offsets if offsets.size else scores
 
 
-def _regression(node: Call, x: sg.Output) -> Any:
+def _regression(node: Call, x: sg.Output) -> sg.Output:
     return transformed(node, _affine(node, x, int(node.attribute("targets", 1))))
 
 
-def _classification(node: Call, x: sg.Output) -> Any:
+def _classification(node: Call, x: sg.Output) -> tuple[sg.Output, sg.Output]:
     classes = labels_of(node)
     scores = _affine(node, x, len(floats(node, "intercepts")) or classes)
     if scores.shape[1] == 1:
@@ -107,7 +107,7 @@ def _classification(node: Call, x: sg.Output) -> Any:
 # --------------------------------------------------------------------------- support vector machines
 
 
-def _kernel(node: Call, x: Any, vectors: np.ndarray[Any, Any]) -> Any:
+def _kernel(node: Call, x: sg.Output, vectors: np.ndarray[Any, Any]) -> sg.Output:
     """The kernel of each row with each support vector, [n, vectors]."""
     kind = node.attribute("kernel_type", "LINEAR")
     gamma, offset, degree = (*floats(node, "kernel_params").tolist(), 0.0, 0.0, 0.0)[:3]
@@ -126,7 +126,7 @@ def _kernel(node: Call, x: Any, vectors: np.ndarray[Any, Any]) -> Any:
     node.fail(f"its kernel_type is {kind!r}, which does not exist")
 
 
-def _power(x: Any, n: int) -> Any:
+def _power(x: sg.Output, n: int) -> sg.Output:
     """x to a whole power, also of negative numbers."""
     power = sg.ones_like(x)
     for _ in range(n):
@@ -141,7 +141,7 @@ def _vectors(node: Call, count: int) -> np.ndarray[Any, Any]:
     return array.reshape(count, -1)
 
 
-def _svm_regression(node: Call, x: sg.Output) -> Any:
+def _svm_regression(node: Call, x: sg.Output) -> sg.Output:
     x, weights, rho = sg.cast(x, sg.float32), floats(node, "coefficients"), floats(node, "rho")
     count = int(node.attribute("n_supports", 0))
     rows = _kernel(node, x, _vectors(node, count) if count else weights[None])
@@ -152,7 +152,7 @@ def _svm_regression(node: Call, x: sg.Output) -> Any:
     return transformed(node, scores)
 
 
-def _svm_classification(node: Call, x: sg.Output) -> Any:
+def _svm_classification(node: Call, x: sg.Output) -> tuple[sg.Output, sg.Output]:
     x, rho, classes = sg.cast(x, sg.float32), floats(node, "rho"), labels_of(node)
     counts = [int(n) for n in node.attribute("vectors_per_class", [])]
     if not counts:
@@ -192,7 +192,7 @@ def _svm_classification(node: Call, x: sg.Output) -> Any:
     return labelled(node, chosen), transformed(node, scores)
 
 
-def _affine_svm(node: Call, x: Any, classes: int) -> Any:
+def _affine_svm(node: Call, x: sg.Output, classes: int) -> sg.Output:
     """The scores of a linear machine that keeps a row of weights for each class."""
     weights = floats(node, "coefficients")
     if not classes or weights.size % classes:
@@ -203,11 +203,11 @@ def _affine_svm(node: Call, x: Any, classes: int) -> Any:
 # -------------------------------------------------------------------------------- scalers and imputers
 
 
-def _scaled(node: Call, x: sg.Output) -> Any:
+def _scaled(node: Call, x: sg.Output) -> sg.Output:
     return (sg.cast(x, sg.float32) - floats(node, "offset")) * floats(node, "scale")
 
 
-def _normalized(node: Call, x: sg.Output) -> Any:
+def _normalized(node: Call, x: sg.Output) -> sg.Output:
     x, kind = sg.cast(x, sg.float32), node.attribute("norm", "MAX")
     if kind == "MAX":
         size = sg.reduce_max(x, axis=-1, keepdims=True)
@@ -220,7 +220,7 @@ def _normalized(node: Call, x: sg.Output) -> Any:
     return x / sg.where(sg.equal(size, 0.0), np.float32(1), size)
 
 
-def _imputed(node: Call, x: sg.Output) -> Any:
+def _imputed(node: Call, x: sg.Output) -> sg.Output:
     kind = "floats" if x.dtype.is_floating else "int64s"
     values = node.attribute(f"imputed_value_{kind}", [])
     missing = node.attribute(f"replaced_value_{kind[:-1]}", 0)
@@ -237,14 +237,14 @@ _NAN_IS_A_KEY = 4
 """The first version of LabelEncoder in which a NaN is found among the keys."""
 
 
-def _one_hot(node: Call, x: sg.Output) -> Any:
+def _one_hot(node: Call, x: sg.Output) -> sg.Output:
     if node.attribute("cats_strings"):
         node.fail("its categories are strings, which tensors here do not hold")
     categories = np.asarray(node.attribute("cats_int64s", []), np.int64)
     return sg.cast(sg.equal(sg.expand_dims(sg.cast(x, sg.int64), x.ndim), categories), sg.float32)
 
 
-def _encoded(node: Call, x: sg.Output) -> Any:
+def _encoded(node: Call, x: sg.Output) -> sg.Output:
     keys, values = _table(node, "keys"), _table(node, "values")
     default = node.attribute("default_tensor")
     if default is None:
@@ -271,7 +271,7 @@ def _table(node: Call, name: str) -> np.ndarray[Any, Any]:
     return floats(node, f"{name}_floats") if whole is None else np.asarray(whole, np.int64)
 
 
-def _vectorized(node: Call, *xs: sg.Output) -> Any:
+def _vectorized(node: Call, *xs: sg.Output) -> sg.Output:
     sizes: Sequence[int] = node.attribute("inputdimensions", [])
     if sizes and len(sizes) != len(xs):
         node.fail(f"it has the sizes of {len(sizes)} inputs, and {len(xs)} inputs")
@@ -279,7 +279,7 @@ def _vectorized(node: Call, *xs: sg.Output) -> Any:
     return sg.concat([x[:, : int(n)] for x, n in zip(rows, sizes, strict=True)] if sizes else rows, 1)
 
 
-def _unzipped(node: Call, x: sg.Output) -> Any:
+def _unzipped(node: Call, x: sg.Output) -> sg.Output:
     """``ZipMap``, which makes a dict of each row: the rows themselves, a column for each class."""
     return x
 

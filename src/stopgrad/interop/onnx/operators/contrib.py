@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.activations import ACTIVATIONS, line
 from stopgrad.interop.onnx.operators.attention import (
     Mask,
@@ -30,19 +32,19 @@ from stopgrad.interop.shared.normalizations import layer_normalized, wide
 # ------------------------------------------------------------------------------------------ activations
 
 
-def gelu(node: Call, x: sg.Output, bias: sg.Output | None = None) -> Any:
+def gelu(node: Call, x: sg.Output, bias: sg.Output | None = None) -> sg.Output:
     return sg.gelu(x if bias is None else sg.add(x, bias))
 
 
-def fast_gelu(node: Call, x: sg.Output, bias: sg.Output | None = None) -> Any:
+def fast_gelu(node: Call, x: sg.Output, bias: sg.Output | None = None) -> sg.Output:
     return sg.gelu(x if bias is None else sg.add(x, bias), approximate=True)
 
 
-def quick_gelu(node: Call, x: sg.Output) -> Any:
+def quick_gelu(node: Call, x: sg.Output) -> sg.Output:
     return sg.silu(x, float(node.attribute("alpha", 1.702)))
 
 
-FUSED: dict[str, tuple[Any, tuple[float, ...]]] = {
+FUSED: dict[str, tuple[Callable[..., sg.Output], tuple[float, ...]]] = {
     "Relu": (sg.relu, ()),
     "Tanh": (sg.tanh, ()),
     "Sigmoid": (sg.sigmoid, ()),
@@ -53,7 +55,7 @@ FUSED: dict[str, tuple[Any, tuple[float, ...]]] = {
 """The activations that may follow a convolution, with the default values of their parameters."""
 
 
-def _activated(node: Call, y: sg.Output) -> Any:
+def _activated(node: Call, y: sg.Output) -> sg.Output:
     """y after the activation that the attributes name."""
     name = str(node.attribute("activation", ""))
     if not name:
@@ -67,7 +69,7 @@ def _activated(node: Call, y: sg.Output) -> Any:
 
 def fused_conv(
     node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None, z: sg.Output | None = None
-) -> Any:
+) -> sg.Output:
     y = conv(node, x, w, b)
     return _activated(node, y if z is None else sg.add(y, z))
 
@@ -75,7 +77,7 @@ def fused_conv(
 # --------------------------------------------------------------------------------------------- products
 
 
-def fused_matmul(node: Call, a: sg.Output, b: sg.Output) -> Any:
+def fused_matmul(node: Call, a: sg.Output, b: sg.Output) -> sg.Output:
     """alpha · a · b, after the transpositions that the attributes ask for."""
     parts = []
     for x, which in ((a, "A"), (b, "B")):
@@ -86,17 +88,17 @@ def fused_matmul(node: Call, a: sg.Output, b: sg.Output) -> Any:
     return y if alpha == 1 else sg.multiply(y, brought(alpha, y.dtype))
 
 
-def fused_gemm(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) -> Any:
+def fused_gemm(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) -> object:
     """``Gemm``, followed by the activation that the attributes name."""
     return _followed(node, PRODUCTS["Gemm"](node, a, b, c))
 
 
-def fused_product(node: Call, a: sg.Output, b: sg.Output) -> Any:
+def fused_product(node: Call, a: sg.Output, b: sg.Output) -> object:
     """``FusedMatMul``, followed by the activation that the attributes name."""
     return _followed(node, fused_matmul(node, a, b))
 
 
-def _followed(node: Call, y: sg.Output) -> Any:
+def _followed(node: Call, y: object) -> object:
     """y after the activation that the attributes name, with that one's attributes."""
     name = str(node.attribute("activation", ""))
     rule = ACTIVATIONS.get(name, ELEMENTWISE.get(name))
@@ -109,11 +111,11 @@ def _followed(node: Call, y: sg.Output) -> Any:
     return y if rule is None else rule(node.having(attributes), y)
 
 
-def gemm_fast_gelu(node: Call, x: sg.Output, w: sg.Output, bias: sg.Output | None = None) -> Any:
+def gemm_fast_gelu(node: Call, x: sg.Output, w: sg.Output, bias: sg.Output | None = None) -> sg.Output:
     return fast_gelu(node, sg.matmul(x, w), bias)
 
 
-def bias_add(node: Call, x: sg.Output, bias: sg.Output, skip: sg.Output) -> Any:
+def bias_add(node: Call, x: sg.Output, bias: sg.Output, skip: sg.Output) -> sg.Output:
     return sg.add(sg.add(x, bias), skip)
 
 
@@ -125,7 +127,7 @@ def matmul_of_bits(
     zeros: sg.Output | None = None,
     order: sg.Output | None = None,
     bias: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     """a times the transpose of weights of 4 or 8 bits, with a scale for each block of a row."""
     bits, size = int(node.attribute("bits", 4)), int(node.attribute("block_size"))
     rows, columns = int(node.attribute("N")), int(node.attribute("K"))
@@ -147,7 +149,7 @@ def matmul_of_bits(
     return y if bias is None else sg.add(y, bias)
 
 
-def unpacked(x: sg.Output, bits: int) -> Any:
+def unpacked(x: sg.Output, bits: int) -> sg.Output:
     """The 4-bit numbers in bytes, the lower half first: [..., twice as many]."""
     if bits == 8:
         return x
@@ -165,7 +167,7 @@ def skip_layer(
     scale: sg.Output,
     bias: sg.Output | None = None,
     before: sg.Output | None = None,
-) -> Any:
+) -> tuple[sg.Output | None, ...]:
     total = _sum(x, skip, before)
     axes, eps = (x.ndim - 1,), float(node.attribute("epsilon", 1e-12))
     return *layer_normalized(total, axes, scale, bias, eps, node.wants(1) or node.wants(2)), total
@@ -173,24 +175,24 @@ def skip_layer(
 
 def skip_rms(
     node: Call, x: sg.Output, skip: sg.Output, scale: sg.Output, before: sg.Output | None = None
-) -> Any:
+) -> tuple[sg.Output, None, sg.Output | None, sg.Output]:
     total = _sum(x, skip, before)
     eps = float(node.attribute("epsilon", 1e-12))
     rstd = _root_mean(total, (x.ndim - 1,), eps) if node.wants(2) else None
     return sg.rms_norm(total, scale, -1, eps), None, rstd, total
 
 
-def _sum(x: sg.Output, skip: sg.Output, before: sg.Output | None) -> Any:
+def _sum(x: sg.Output, skip: sg.Output, before: sg.Output | None) -> sg.Output:
     total = sg.add(x, skip)
     return total if before is None else sg.add(total, before)
 
 
-def _root_mean(x: sg.Output, axes: tuple[int, ...], eps: float) -> Any:
+def _root_mean(x: sg.Output, axes: tuple[int, ...], eps: float) -> sg.Output:
     x = wide(x)
     return sg.rsqrt(sg.add(sg.reduce_mean(sg.square(x), axis=axes, keepdims=True), brought(eps, x.dtype)))
 
 
-def simplified_layer(node: Call, x: sg.Output, scale: sg.Output) -> Any:
+def simplified_layer(node: Call, x: sg.Output, scale: sg.Output) -> tuple[sg.Output, sg.Output | None]:
     axis = int(node.attribute("axis", -1))
     axes = tuple(range(axis + x.ndim if axis < 0 else axis, x.ndim))
     rstd = _root_mean(x, axes, float(node.attribute("epsilon", 1e-5))) if node.wants(1) else None
@@ -208,7 +210,7 @@ def embed_layer(
     bias: sg.Output,
     mask: sg.Output | None = None,
     places: sg.Output | None = None,
-) -> Any:
+) -> tuple[sg.Output, Tensor, sg.Output]:
     """The normalised sum of the embeddings of words, positions and segments; and each sequence's length."""
     batch, length = words.shape
     tokens = sg.gather(word, words)
@@ -225,7 +227,7 @@ def embed_layer(
 # -------------------------------------------------------------------------------------------- attention
 
 
-def rotary(node: Call, x: sg.Output, places: sg.Output, cos: sg.Output, sin: sg.Output) -> Any:
+def rotary(node: Call, x: sg.Output, places: sg.Output, cos: sg.Output, sin: sg.Output) -> sg.Output:
     """Rotary embeddings; *places* is the position of the first token, or a position for each token."""
     if node.attribute("is_packed_batching", 0) or float(node.attribute("scale", 1.0)) != 1:
         node.fail("it is translated without is_packed_batching, and with scale=1")
@@ -265,7 +267,7 @@ def _attended(
     bias: sg.Output | None,
     offset: Size,
     masked: bool,
-) -> tuple[Any, Any]:
+) -> tuple[sg.Output, sg.Output]:
     """The result of attention, with the heads joined, and the scaled products."""
     if bias is not None:
         masking.apply(bias)
@@ -285,7 +287,7 @@ def attention(
     past: sg.Output | None = None,
     extra: sg.Output | None = None,
     past_length: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     """Attention whose queries, keys and values come from one product."""
     if past_length is not None:
         node.fail("it is translated without a shared buffer for the past")
@@ -300,7 +302,7 @@ def attended(
     mask: sg.Output | None,
     past: sg.Output | None,
     extra: sg.Output | None = None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output | None]:
     """Attention to what one product has made: queries, keys and values side by side."""
     if node.attribute("do_rotary", 0):
         node.fail("it is translated without do_rotary")
@@ -319,14 +321,14 @@ def multi_head_attention(
     node: Call,
     q: sg.Output,
     k: sg.Output | None = None,
-    v: Any = None,
+    v: sg.Output | None = None,
     bias: sg.Output | None = None,
     mask: sg.Output | None = None,
     extra: sg.Output | None = None,
     past_k: sg.Output | None = None,
-    past_v: Any = None,
+    past_v: sg.Output | None = None,
     *rest: sg.Output | None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output, sg.Output | None, sg.Output]:
     heads = int(node.attribute("num_heads"))
     if any(x is not None for x in rest):
         node.fail("it is translated without a shared buffer for the past")
@@ -350,7 +352,7 @@ def multi_head_attention(
     return y, k, v, raw
 
 
-def _biased(x: sg.Output, bias: sg.Output | None, start: Size) -> Any:
+def _biased(x: sg.Output, bias: sg.Output | None, start: Size) -> sg.Output:
     return x if bias is None else sg.add(x, bias[start : start + x.shape[-1]])
 
 
@@ -363,12 +365,12 @@ def group_query_attention(
     past_v: sg.Output | None,
     lengths: sg.Output,
     total: sg.Output,
-    cos: Any = None,
-    sin: Any = None,
+    cos: sg.Output | None = None,
+    sin: sg.Output | None = None,
     places: sg.Output | None = None,
     bias: sg.Output | None = None,
     *rest: sg.Output | None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output, sg.Output]:
     """Grouped-query attention without a cache, as in training."""
     heads, shared = int(node.attribute("num_heads")), int(node.attribute("kv_num_heads"))
     for x in (past_k, past_v):
@@ -396,12 +398,12 @@ def group_query_attention(
     return joined_heads(means(weights, v)), k, v
 
 
-def bias_split_gelu(node: Call, x: sg.Output, bias: sg.Output) -> Any:
+def bias_split_gelu(node: Call, x: sg.Output, bias: sg.Output) -> sg.Output:
     left, right = sg.split(sg.add(x, bias), 2, -1)
     return sg.multiply(left, sg.gelu(right))
 
 
-def group_norm(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> Any:
+def group_norm(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> sg.Output:
     axis = -1 if node.attribute("channels_last", 1) else 1
     epsilon = float(node.attribute("epsilon", 1e-5))
     y = sg.group_norm(x, int(node.attribute("groups")), scale, bias, axis=axis, epsilon=epsilon)
@@ -415,7 +417,7 @@ def skip_group_norm(
     shift: sg.Output,
     skip: sg.Output,
     bias: sg.Output | None = None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output]:
     """``GroupNorm`` of a sum, channels last; and the sum."""
     skip = sg.expand_dims(skip, (1, 2)) if skip.ndim == 2 else skip
     total = _sum(x, skip, bias)
@@ -431,7 +433,7 @@ def scaled_product(
     a_zero: sg.Output | None = None,
     b_zero: sg.Output | None = None,
     bias: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     """A product of integers times its scale."""
     whole = integer_product(node, a, b, a_zero, b_zero)
     scale = sg.multiply(a_scale, b_scale)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Table, Value, knows
 from stopgrad.interop.onnx.operators.moving import checked_axis
 from stopgrad.interop.onnx.operators.trips import Trips
 from stopgrad.interop.shared.conversions import Refused
@@ -19,7 +19,7 @@ _UNROLLED = 1024
 
 
 @knows(0)
-def _branched(node: Call, condition: sg.Output | Known) -> Any:
+def _branched(node: Call, condition: sg.Output | Known) -> tuple[Value, ...]:
     """One branch if the condition is known; otherwise a ``cond`` of both."""
     branches: list[Body] = [node.attribute("then_branch"), node.attribute("else_branch")]
     if isinstance(condition, Known):
@@ -46,7 +46,11 @@ class _Loop:
     """
 
     def __init__(
-        self, node: Call, count: sg.Output | Known, condition: sg.Output | Known | None, states: Sequence[Any]
+        self,
+        node: Call,
+        count: sg.Output | Known,
+        condition: sg.Output | Known | None,
+        states: Sequence[Value],
     ) -> None:
         self.node, self.body = node, node.attribute("body")
         self.count = node.number(0, count) if isinstance(count, Known) else count
@@ -106,7 +110,7 @@ class _Loop:
         """
         carried = [k for k, name in enumerate(self.body.inputs[2:]) if self.body.outputs[1 + k] != name]
 
-        def step(carry: Sequence[sg.Output], i: sg.Output) -> Any:
+        def step(carry: Sequence[sg.Output], i: sg.Output) -> tuple[list[Any], list[Any]]:
             states: list[Any] = list(self.states)
             for k, x in zip(carried, carry, strict=True):
                 states[k] = x
@@ -122,7 +126,7 @@ class _Loop:
             finals[k] = x
         return (*finals, *rows)
 
-    def _tensor(self, x: sg.Output | Known | Sequence[Any]) -> Any:
+    def _tensor(self, x: sg.Output | Known | Sequence[Any]) -> sg.Output:
         if x is None or isinstance(x, list):
             raise Refused("a state of its loop is a sequence or optional")
         return self.node.tensor(x)
@@ -143,7 +147,7 @@ class _Loop:
             i, going = i + 1, bool(more.array)
         return (*states, *[self._stack(row) for row in rows])
 
-    def _stack(self, row: Sequence[Any]) -> Any:
+    def _stack(self, row: Sequence[Any]) -> sg.Output:
         if not row:
             raise Refused("its loop makes no step, so that nothing tells the shape of what it stacks")
         return sg.stack([self.node.tensor(x) for x in row])
@@ -155,10 +159,10 @@ class _Loop:
         limit = self.count if isinstance(self.count, int) else self.node.maximum_iterations
         bound = None if isinstance(self.count, int) or self.count is None else self._bound()
 
-        def going(i: sg.Output, more: sg.Output, *states: sg.Output) -> Any:
+        def going(i: sg.Output, more: sg.Output, *states: sg.Output) -> sg.Output:
             return more if bound is None else sg.logical_and(more, sg.less(i, bound))
 
-        def step(i: sg.Output, more: sg.Output, *states: sg.Output) -> Any:
+        def step(i: sg.Output, more: sg.Output, *states: sg.Output) -> tuple[Any, ...]:
             condition, states_, _ = self._step(i, states, more)
             going_on = sg.reshape(self.node.tensor(condition), [])
             return (sg.add(i, np.int64(1)), going_on, *[self.node.tensor(x) for x in states_])
@@ -173,13 +177,13 @@ class _Loop:
         )
         return tuple(_ended(x, ended) for x in finals[2:])
 
-    def _bound(self) -> Any:
+    def _bound(self) -> sg.Output:
         if isinstance(self.count, sg.Dim):
             return sg.size(sg.range(0, self.count, dtype=sg.int64), sg.int64)
         return sg.reshape(self.count, [])
 
 
-def _ended(x: sg.Output, ended: sg.Output) -> Any:
+def _ended(x: sg.Output, ended: sg.Output) -> sg.Output:
     """A result of a loop; where an engine cannot raise if the loop was broken off, NaN, also in gradients."""
     if not x.dtype.is_floating:
         return sg.where(ended, x, np.zeros((), x.dtype.numpy))
@@ -193,14 +197,14 @@ def _looped(
     count: sg.Output | Known,
     condition: sg.Output | Known | None,
     *states: sg.Output | Sequence[Any],
-) -> Any:
+) -> tuple[Any, ...]:
     return _Loop(node, count, condition, states).built()
 
 
 # -------------------------------------------------------------------------------------------------- scans
 
 
-def _scanned(node: Call, *operands: sg.Output) -> Any:
+def _scanned(node: Call, *operands: sg.Output) -> tuple[Any, ...]:
     """``Scan``: steps along axes of tensors."""
     body: Body = node.attribute("body")
     count = node.attribute("num_scan_inputs")
@@ -212,7 +216,7 @@ def _scanned(node: Call, *operands: sg.Output) -> Any:
     turned = _numbers(node, "scan_input_directions", count)
     moved = [_moved(node, x, axis, 0, back) for x, axis, back in zip(xs, axes, turned, strict=True)]
 
-    def step(carry: Sequence[sg.Output], row: Sequence[sg.Output]) -> Any:
+    def step(carry: Sequence[sg.Output], row: Sequence[sg.Output]) -> tuple[list[Any], list[Any]]:
         results = node.run(body, [*carry, *row])
         return results[: len(states)], results[len(states) :]
 
@@ -233,7 +237,7 @@ def _numbers(node: Call, name: str, count: int) -> list[int]:
     return list(numbers)
 
 
-def _moved(node: Call, x: sg.Output, axis: int, to: int, back: int) -> Any:
+def _moved(node: Call, x: sg.Output, axis: int, to: int, back: int) -> sg.Output:
     """A tensor with an axis moved, and reversed if *back*."""
     x = sg.moveaxis(x, checked_axis(node, axis, x.ndim), to)
     return sg.flip(x, to) if back else x

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,13 +21,13 @@ def geometry(node: Call, x: sg.Output, w: sg.Output) -> Spatial:
     return Spatial(node, x, static(w.shape[2:], "a convolution's window"))
 
 
-def conv(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> Any:
+def conv(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> sg.Output:
     spatial = geometry(node, x, w)
     groups = int(node.attribute("group", 1))
     return convolved(x, w, b, spatial.stride, spatial.padding, spatial.dilation, groups)
 
 
-def conv_transpose(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> Any:
+def conv_transpose(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> sg.Output:
     spatial = geometry(node, x, w)
     axes = len(spatial.window)
     extra = tuple(int(n) for n in node.attribute("output_padding") or [0] * axes)
@@ -52,7 +51,7 @@ def deform_conv(
     offset: sg.Output,
     b: sg.Output | None = None,
     mask: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     """A deformable convolution: the weights times the pixels to which the offsets of each window lead."""
     spatial = geometry(node, x, w)
     axes, elements = len(spatial.window), int(np.prod(spatial.window))
@@ -78,7 +77,7 @@ def deform_conv(
 
 
 @knows(1, 2)
-def col2im(node: Call, x: sg.Output, image: sg.Output | Known, block: sg.Output | Known) -> Any:
+def col2im(node: Call, x: sg.Output, image: sg.Output | Known, block: sg.Output | Known) -> sg.Output:
     sizes = static(node.sizes(image, 1), "Col2Im")
     window = static(node.sizes(block, 2), "Col2Im")
     steps: list[Sequence[int]] = [

@@ -26,49 +26,49 @@ def _many(function: Callable[..., Any]) -> Rule:
     return lambda node, *xs: functools.reduce(function, xs)
 
 
-def _identity(node: Call, x: sg.Output) -> Any:
+def _identity(node: Call, x: sg.Output) -> sg.Output:
     return x
 
 
 # -------------------------------------------------------------------------------------------- arithmetic
 
 
-def _quotient(node: Call, x: sg.Output, y: sg.Output) -> Any:
+def _quotient(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     """Division; that of integers truncates."""
     return sg.truncatediv(x, y) if x.dtype.is_integer else sg.realdiv(x, y)
 
 
-def _remainder(node: Call, x: sg.Output, y: sg.Output) -> Any:
+def _remainder(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     """The remainder has the sign of the divisor; with ``fmod``, as in C, that of the dividend."""
     if node.attribute("fmod", 0):
         return sg.truncatemod(x, y)
     return sg.floormod(x, y)
 
 
-def _power(node: Call, x: sg.Output, y: sg.Output) -> Any:
+def _power(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     """Computed in x's element type; the exponent may have another one."""
     if x.dtype.is_integer and y.dtype.is_floating:
         return sg.cast(sg.pow(sg.cast(x, y.dtype), y), x.dtype)
     return sg.pow(x, brought(y, x.dtype))
 
 
-def _mean(node: Call, *xs: sg.Output) -> Any:
+def _mean(node: Call, *xs: sg.Output) -> sg.Output:
     total = functools.reduce(sg.add, xs)
     return sg.realdiv(total, brought(len(xs), total.dtype))
 
 
-def _negated(node: Call, x: sg.Output) -> Any:
+def _negated(node: Call, x: sg.Output) -> sg.Output:
     return sg.negative(x)
 
 
-def _reciprocal(node: Call, x: sg.Output) -> Any:
+def _reciprocal(node: Call, x: sg.Output) -> sg.Output:
     return sg.realdiv(brought(1, x.dtype), x)
 
 
 # ------------------------------------------------------------------------------------------ logic and bits
 
 
-def _is_infinite(node: Call, x: sg.Output) -> Any:
+def _is_infinite(node: Call, x: sg.Output) -> sg.Output:
     infinite = sg.is_inf(x)
     zero = brought(0, x.dtype)
     if not node.attribute("detect_negative", 1):
@@ -78,7 +78,7 @@ def _is_infinite(node: Call, x: sg.Output) -> Any:
     return infinite
 
 
-def _shifted(node: Call, x: sg.Output, y: sg.Output) -> Any:
+def _shifted(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     directions = {"LEFT": sg.left_shift, "RIGHT": sg.right_shift}
     direction = node.attribute("direction")
     if direction not in directions:
@@ -90,11 +90,11 @@ def _shifted(node: Call, x: sg.Output, y: sg.Output) -> Any:
     return sg.where(sg.less_equal(y, brought(last, y.dtype)), shift, brought(0, x.dtype))
 
 
-def _where(node: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> Any:
+def _where(node: Call, condition: sg.Output, x: sg.Output, y: sg.Output) -> sg.Output:
     return sg.where(condition, x, y)
 
 
-def _binarized(node: Call, x: sg.Output) -> Any:
+def _binarized(node: Call, x: sg.Output) -> sg.Output:
     above = sg.greater(x, brought(node.attribute("threshold", 0.0), x.dtype))
     return sg.cast(above, x.dtype)
 
@@ -102,7 +102,7 @@ def _binarized(node: Call, x: sg.Output) -> Any:
 # -------------------------------------------------------------------------------------------------- casts
 
 
-def _cast(node: Call, x: sg.Output) -> Any:
+def _cast(node: Call, x: sg.Output) -> sg.Output:
     code = node.attribute("to")
     dtype = dtype_of_code(code)
     if dtype is None:
@@ -110,7 +110,7 @@ def _cast(node: Call, x: sg.Output) -> Any:
     return x if dtype is x.dtype else node.floated(x, dtype)
 
 
-def _bit_cast(node: Call, x: sg.Output) -> Any:
+def _bit_cast(node: Call, x: sg.Output) -> sg.Output:
     """The same bits as another type: for known values, and between integers of one width."""
     dtype = dtype_of_code(node.attribute("to"))
     if dtype is None or dtype.itemsize != x.dtype.itemsize:

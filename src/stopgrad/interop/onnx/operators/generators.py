@@ -15,6 +15,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, dtype_of_code, knows
 from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.interop.shared.sizing import sizes_known
@@ -41,7 +42,7 @@ _VALUES: dict[str, Any] = {
 }
 
 
-def _constant(node: Call) -> Any:
+def _constant(node: Call) -> Known:
     for name, value in node.attributes.items():
         if name in _VALUES:
             return Known(np.asarray(_VALUES[name](value)))
@@ -49,7 +50,7 @@ def _constant(node: Call) -> Any:
 
 
 @knows(0)
-def _constant_of_shape(node: Call, shape: sg.Output | Known) -> Any:
+def _constant_of_shape(node: Call, shape: sg.Output | Known) -> Tensor:
     value = np.asarray(node.attribute("value", np.zeros(1, np.float32)))
     if value.size != 1 or any(not isinstance(s, sg.Dim) and s < 0 for s in node.sizes(shape, 0)):
         node.fail("its value is one element, and its sizes are not negative")
@@ -57,7 +58,9 @@ def _constant_of_shape(node: Call, shape: sg.Output | Known) -> Any:
 
 
 @knows(0, 1, 2)
-def _range(node: Call, start: sg.Output | Known, limit: Any, delta: sg.Output | Known) -> Any:
+def _range(
+    node: Call, start: sg.Output | Known, limit: sg.Output | Known, delta: sg.Output | Known
+) -> sg.Output:
     """In place of the operator's body, which is a loop."""
     first, last, step = (node.number(i, x) for i, x in enumerate((start, limit, delta)))
     dtype = limit.dtype
@@ -72,7 +75,7 @@ def _range(node: Call, start: sg.Output | Known, limit: Any, delta: sg.Output | 
     return sg.range(first, last, step, dtype=dtype)
 
 
-def _eye_like(node: Call, x: sg.Output) -> Any:
+def _eye_like(node: Call, x: sg.Output) -> Tensor:
     if x.ndim != 2:
         node.fail(f"its operand has two axes, not {x.ndim}")
     return sg.eye(x.shape[0], x.shape[1], dtype=_dtype(node, x.dtype), k=node.attribute("k", 0))
@@ -81,11 +84,11 @@ def _eye_like(node: Call, x: sg.Output) -> Any:
 # ------------------------------------------------------------------------------------------------- shapes
 
 
-def _shape(node: Call, x: sg.Output) -> Any:
+def _shape(node: Call, x: sg.Output) -> Known:
     return sizes_known(list(x.shape)[node.attribute("start", 0) : node.attribute("end")])
 
 
-def _size(node: Call, x: sg.Output) -> Any:
+def _size(node: Call, x: sg.Output) -> Known:
     count = sizes_known([product(x.shape)])
     return Known(count.array.reshape(()), count.dtype)
 
@@ -93,13 +96,13 @@ def _size(node: Call, x: sg.Output) -> Any:
 # --------------------------------------------------------------------------------------------- random
 
 
-def _normal(node: Call, like: sg.Output | None = None) -> Any:
+def _normal(node: Call, like: sg.Output | None = None) -> sg.Output:
     shape, dtype = _shape_and_dtype(node, like)
     mean, scale = node.attribute("mean", 0.0), node.attribute("scale", 1.0)
     return sg.random_normal(shape, node.key(), mean, scale, dtype)
 
 
-def _uniform(node: Call, like: sg.Output | None = None) -> Any:
+def _uniform(node: Call, like: sg.Output | None = None) -> sg.Output:
     shape, dtype = _shape_and_dtype(node, like)
     return sg.random_uniform(
         shape, node.key(), node.attribute("low", 0.0), node.attribute("high", 1.0), dtype
@@ -113,12 +116,12 @@ def _shape_and_dtype(node: Call, like: sg.Output | None) -> tuple[list[Any], DTy
     return list(like.shape), _dtype(node, like.dtype)
 
 
-def _bernoulli(node: Call, p: sg.Output) -> Any:
+def _bernoulli(node: Call, p: sg.Output) -> sg.Output:
     """In place of the operator's body, which draws 1 with the probability of 0."""
     return sg.cast(sg.random_bernoulli(p.shape, node.key(), p), _dtype(node, p.dtype))
 
 
-def _multinomial(node: Call, logits: sg.Output) -> Any:
+def _multinomial(node: Call, logits: sg.Output) -> sg.Output:
     drawn = sg.random_categorical(logits, node.attribute("sample_size", 1), node.key())
     return sg.cast(drawn, _dtype(node, sg.int32))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.conversions import along, bounded, brought, product, static
 from stopgrad.interop.shared.sampling import Sampling, corners, grid_sampled
@@ -18,7 +18,7 @@ MODES = {"linear": 0, "bilinear": 0, "nearest": 1, "cubic": 2, "bicubic": 2}
 PADDING = {"zeros": 0, "border": 1, "reflection": 2}
 
 
-def grid_sample(node: Call, x: sg.Output, grid: sg.Output) -> Any:
+def grid_sample(node: Call, x: sg.Output, grid: sg.Output) -> sg.Output:
     mode, padding = str(node.attribute("mode", "linear")), str(node.attribute("padding_mode", "zeros"))
     for name, table in ((mode, MODES), (padding, PADDING)):
         if name not in table:
@@ -28,7 +28,7 @@ def grid_sample(node: Call, x: sg.Output, grid: sg.Output) -> Any:
 
 
 @knows(1)
-def affine_grid(node: Call, theta: sg.Output, size: sg.Output | Known) -> Any:
+def affine_grid(node: Call, theta: sg.Output, size: sg.Output | Known) -> sg.Output:
     """Where an affine map takes the pixels of an image of *size*: [batch, sizes, number of sizes].
 
     The operator's own body fails for a batch of one, and has no numbers for a height of one.
@@ -53,7 +53,7 @@ def affine_grid(node: Call, theta: sg.Output, size: sg.Output | Known) -> Any:
 # ---------------------------------------------------------------------------------------------- regions
 
 
-def roi_align(node: Call, x: sg.Output, rois: sg.Output, images: sg.Output) -> Any:
+def roi_align(node: Call, x: sg.Output, rois: sg.Output, images: sg.Output) -> sg.Output:
     """The mean, or the largest, of samples in each part of regions, which the model may compute."""
     half = str(node.attribute("coordinate_transformation_mode", "half_pixel")) == "half_pixel"
     half = half and node.opset >= 16
@@ -74,7 +74,7 @@ def _adapted(
     images: sg.Output,
     counts: list[int],
     least: bool,
-) -> Any:
+) -> sg.Output:
     """RoiAlign with as many samples in a part as it has pixels, for which the regions must be known."""
     if not node.is_known(rois):
         node.fail(
@@ -97,7 +97,7 @@ def _aligned(
     counts: list[int],
     samples: list[int],
     least: bool,
-) -> Any:
+) -> sg.Output:
     sizes = x.shape[2:]
     starts, stops = (ends[:, 1], ends[:, 0]), (ends[:, 3], ends[:, 2])
     bounded(counts[0] * samples[0] + counts[1] * samples[1], "so many samples of a region")
@@ -123,7 +123,7 @@ def _aligned(
 
 
 @knows(1)
-def roi_pool(node: Call, x: sg.Output, rois: Known) -> Any:
+def roi_pool(node: Call, x: sg.Output, rois: Known) -> sg.Output:
     """MaxRoiPool: the largest element of each part of regions, which must be known."""
     regions = np.asarray(node.known(1, rois), np.float64)
     scale = float(node.attribute("spatial_scale", 1.0))
@@ -155,7 +155,7 @@ def _parts(low: int, high: int, count: int, size: int) -> list[tuple[int, int]]:
     return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in ends]
 
 
-def _largest(image: sg.Output, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
+def _largest(image: sg.Output, rows: tuple[int, int], columns: tuple[int, int]) -> Tensor:
     if rows[0] >= rows[1] or columns[0] >= columns[1]:
         return sg.zeros([image.shape[0]], image.dtype)
     return sg.reduce_max(image[:, slice(*rows), slice(*columns)], axis=(1, 2))
@@ -165,7 +165,7 @@ def _largest(image: sg.Output, rows: tuple[int, int], columns: tuple[int, int]) 
 
 
 @knows(0, 1, 2, 3, 4)
-def non_max_suppression(node: Call, *operands: sg.Output | Known) -> Any:
+def non_max_suppression(node: Call, *operands: sg.Output | Known) -> sg.Output:
     """The number of boxes left depends on their values, so these must be known."""
     names = [name for name in node.node.input if name]
     values = [node.known(i, x) for i, x in enumerate(operands) if x is not None]

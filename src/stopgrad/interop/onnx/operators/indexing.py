@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import stopgrad as sg
@@ -15,23 +13,23 @@ from stopgrad.interop.shared.slices import part
 # ------------------------------------------------------------------------------------------------- reading
 
 
-def _gathered(node: Call, x: sg.Output, indices: sg.Output) -> Any:
+def _gathered(node: Call, x: sg.Output, indices: sg.Output) -> sg.Output:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     return sg.gather(x, indices, axis=axis)
 
 
-def _features(node: Call, x: sg.Output, indices: sg.Output) -> Any:
+def _features(node: Call, x: sg.Output, indices: sg.Output) -> sg.Output:
     return sg.take(x, sg.reshape(indices, [-1]), x.ndim - 1)
 
 
-def _gathered_elements(node: Call, x: sg.Output, indices: sg.Output) -> Any:
+def _gathered_elements(node: Call, x: sg.Output, indices: sg.Output) -> sg.Output:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     if indices.ndim != x.ndim:
         node.fail(f"its indices have {indices.ndim} axes, and its data {x.ndim}")
     return sg.take_along_axis(_cut(x, indices, axis), indices, axis)
 
 
-def _cut(x: sg.Output, index: sg.Output, axis: int) -> Any:
+def _cut(x: sg.Output, index: sg.Output, axis: int) -> sg.Output:
     """x cut to the sizes of the index along all axes but one."""
     for i in range(x.ndim):
         if i != axis and x.shape[i] is not index.shape[i] and x.shape[i] != index.shape[i]:
@@ -39,13 +37,13 @@ def _cut(x: sg.Output, index: sg.Output, axis: int) -> Any:
     return x
 
 
-def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> Any:
+def _gathered_nd(node: Call, x: sg.Output, indices: sg.Output) -> sg.Output:
     return sg.gather_nd(
         x, _from_front(x, indices, node.attribute("batch_dims", 0)), node.attribute("batch_dims", 0)
     )
 
 
-def _from_front(x: sg.Output, indices: sg.Output, first: int = 0) -> Any:
+def _from_front(x: sg.Output, indices: sg.Output, first: int = 0) -> sg.Output:
     """Vectors of indices, negative ones counted from the front."""
     depth = indices.shape[-1]
     if isinstance(depth, sg.Dim):
@@ -66,7 +64,7 @@ def _method(node: Call) -> str:
     return _METHODS[reduction]
 
 
-def _scattered_elements(node: Call, x: sg.Output, indices: sg.Output, updates: sg.Output) -> Any:
+def _scattered_elements(node: Call, x: sg.Output, indices: sg.Output, updates: sg.Output) -> sg.Output:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     if indices.ndim != x.ndim or updates.ndim != x.ndim:
         node.fail(
@@ -81,7 +79,7 @@ def _scattered_elements(node: Call, x: sg.Output, indices: sg.Output, updates: s
     return getattr(sg.at(x)[places], _method(node))(updates)
 
 
-def _scattered_nd(node: Call, x: sg.Output, indices: sg.Output, updates: sg.Output) -> Any:
+def _scattered_nd(node: Call, x: sg.Output, indices: sg.Output, updates: sg.Output) -> sg.Output:
     depth = indices.shape[-1]
     if isinstance(depth, sg.Dim):
         node.fail("the last axis of its indices has a size that is a number")
@@ -91,7 +89,9 @@ def _scattered_nd(node: Call, x: sg.Output, indices: sg.Output, updates: sg.Outp
     return getattr(sg.at(x)[places], _method(node))(updates)
 
 
-def _cache_written(node: Call, cache: sg.Output, update: sg.Output, starts: Any = None) -> Any:
+def _cache_written(
+    node: Call, cache: sg.Output, update: sg.Output, starts: sg.Output | None = None
+) -> sg.Output:
     """A cache with new entries written into it, for each example from its own position on."""
     axis = checked_axis(node, node.attribute("axis", -2), cache.ndim)
     if starts is None:
@@ -111,7 +111,7 @@ def _cache_written(node: Call, cache: sg.Output, update: sg.Output, starts: Any 
 
 
 @knows(1)
-def _largest(node: Call, x: sg.Output, k: sg.Output | Known) -> Any:
+def _largest(node: Call, x: sg.Output, k: sg.Output | Known) -> tuple[sg.Output, sg.Output]:
     axis = checked_axis(node, node.attribute("axis", -1), x.ndim)
     count = node.number(1, k)
     direction = "DESCENDING" if node.attribute("largest", 1) else "ASCENDING"
@@ -123,7 +123,7 @@ def _largest(node: Call, x: sg.Output, k: sg.Output | Known) -> Any:
 
 
 @knows(1)
-def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, values: sg.Output) -> Any:
+def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, values: sg.Output) -> sg.Output:
     size = node.number(1, depth)
     size = size if isinstance(size, sg.Dim) else int(size)
     places = brought(indices, sg.int64)
@@ -135,7 +135,7 @@ def _one_hot(node: Call, indices: sg.Output, depth: sg.Output | Known, values: s
 
 
 @knows(1)
-def _compressed(node: Call, x: sg.Output, condition: sg.Output | Known) -> Any:
+def _compressed(node: Call, x: sg.Output, condition: sg.Output | Known) -> sg.Output:
     indices = np.flatnonzero(node.known(1, condition))
     axis = node.attribute("axis")
     if axis is None:
@@ -144,13 +144,13 @@ def _compressed(node: Call, x: sg.Output, condition: sg.Output | Known) -> Any:
 
 
 @knows(0)
-def _nonzero(node: Call, x: sg.Output | Known) -> Any:
+def _nonzero(node: Call, x: sg.Output | Known) -> Known:
     array = node.known(0, x)
     return Known(np.array(np.nonzero(array), np.int64).reshape(array.ndim, -1))
 
 
 @knows(0)
-def _unique(node: Call, x: sg.Output | Known) -> Any:
+def _unique(node: Call, x: sg.Output | Known) -> tuple[Known, ...]:
     array = node.known(0, x)
     axis = node.attribute("axis")
     values, first, inverse, counts = np.unique(

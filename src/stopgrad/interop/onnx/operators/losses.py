@@ -15,8 +15,8 @@ from stopgrad.interop.shared.conversions import brought
 
 def negative_log_likelihood(
     node: Call, x: sg.Output, labels: sg.Output, weights: sg.Output | None = None
-) -> Any:
-    def losses(labels: sg.Output) -> Any:
+) -> sg.Output:
+    def losses(labels: sg.Output) -> sg.Output:
         return sg.negative(sg.squeeze(sg.take_along_axis(x, sg.expand_dims(labels, 1), 1), 1))
 
     return _reduced(node, losses, labels, weights)
@@ -24,8 +24,8 @@ def negative_log_likelihood(
 
 def softmax_cross_entropy(
     node: Call, x: sg.Output, labels: sg.Output, weights: sg.Output | None = None
-) -> Any:
-    def losses(labels: sg.Output) -> Any:
+) -> tuple[sg.Output, sg.Output | None]:
+    def losses(labels: sg.Output) -> sg.Output:
         logits = x if x.ndim == 2 else sg.moveaxis(x, 1, -1)
         return sg.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
@@ -34,7 +34,7 @@ def softmax_cross_entropy(
 
 def _reduced(
     node: Call, losses: Callable[[sg.Output], Any], labels: sg.Output, weights: sg.Output | None
-) -> Any:
+) -> sg.Output:
     """The losses of labels, weighted by their classes, and reduced as the operator's attributes say."""
     reduction, ignored_label = str(node.attribute("reduction", "mean")), node.attribute("ignore_index")
     if reduction not in ("none", "mean", "sum"):

@@ -36,7 +36,7 @@ def checked_axes(node: Call, axes: Sequence[int], ndim: int) -> tuple[int, ...]:
 
 
 @knows(1)
-def _reshaped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
+def _reshaped(node: Call, x: sg.Output, shape: sg.Output | Known) -> sg.Output:
     sizes = list(node.sizes(shape, 1))
     if not node.attribute("allowzero", 0):
         for i, size in enumerate(sizes):
@@ -51,7 +51,7 @@ def _reshaped(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
     return sg.reshape(x, sizes)
 
 
-def _flattened(node: Call, x: sg.Output) -> Any:
+def _flattened(node: Call, x: sg.Output) -> sg.Output:
     axis = node.attribute("axis", 1)
     if not -x.ndim <= axis <= x.ndim:
         node.fail(f"there is no axis {axis} of {x.ndim}")
@@ -60,7 +60,7 @@ def _flattened(node: Call, x: sg.Output) -> Any:
 
 
 @knows(1)
-def _squeezed(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> Any:
+def _squeezed(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> sg.Output:
     if axes is None:
         gone = [i for i, size in enumerate(x.shape) if not isinstance(size, sg.Dim) and size == 1]
     else:
@@ -69,14 +69,14 @@ def _squeezed(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -
 
 
 @knows(1)
-def _unsqueezed(node: Call, x: sg.Output, axes: sg.Output | Known) -> Any:
+def _unsqueezed(node: Call, x: sg.Output, axes: sg.Output | Known) -> sg.Output:
     places = node.known(1, axes).reshape(-1).tolist()
     new = set(checked_axes(node, places, x.ndim + len(places)))
     sizes = iter(x.shape)
     return sg.reshape(x, [1 if i in new else next(sizes) for i in range(x.ndim + len(places))])
 
 
-def _transposed(node: Call, x: sg.Output) -> Any:
+def _transposed(node: Call, x: sg.Output) -> sg.Output:
     axes = node.attribute("perm", list(range(x.ndim))[::-1])
     if sorted(axes) != list(range(x.ndim)):
         node.fail(f"the attribute perm is {axes}, no order of {x.ndim} axes")
@@ -84,26 +84,26 @@ def _transposed(node: Call, x: sg.Output) -> Any:
 
 
 @knows(1)
-def _expanded(node: Call, x: sg.Output, shape: sg.Output | Known) -> Any:
+def _expanded(node: Call, x: sg.Output, shape: sg.Output | Known) -> sg.Output:
     target = node.sizes(shape, 1)
     return sg.broadcast_to(x, sg.broadcast_static_shape(tuple(x.shape), target))
 
 
 @knows(1)
-def _tiled(node: Call, x: sg.Output, repeats: sg.Output | Known) -> Any:
+def _tiled(node: Call, x: sg.Output, repeats: sg.Output | Known) -> sg.Output:
     return sg.tile(x, list(node.sizes(repeats, 1))) if x.ndim else x
 
 
 # ------------------------------------------------------------------------------------------ joined, parted
 
 
-def _joined(node: Call, *xs: sg.Output) -> Any:
+def _joined(node: Call, *xs: sg.Output) -> sg.Output:
     axis = checked_axis(node, node.attribute("axis"), xs[0].ndim)
     return sg.concat(list(xs), axis) if len(xs) > 1 else xs[0]
 
 
 @knows(1)
-def _split(node: Call, x: sg.Output, sizes: sg.Output | Known | None = None) -> Any:
+def _split(node: Call, x: sg.Output, sizes: sg.Output | Known | None = None) -> tuple[sg.Output, ...]:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     if sizes is not None:
         lengths = list(node.sizes(sizes, 1))
@@ -131,7 +131,7 @@ def _sliced(
     ends: sg.Output | Known,
     axes: sg.Output | Known | None = None,
     steps: sg.Output | Known | None = None,
-) -> Any:
+) -> sg.Output:
     first, last = node.sizes(starts, 1), node.sizes(ends, 2)
     along_axes = range(len(first)) if axes is None else node.known(3, axes).reshape(-1).tolist()
     strides = [1] * len(first) if steps is None else node.known(4, steps).reshape(-1).tolist()
@@ -172,7 +172,7 @@ def _padded(
     pads: sg.Output | Known,
     value: sg.Output | None = None,
     axes: sg.Output | Known | None = None,
-) -> Any:
+) -> sg.Output:
     widths = node.sizes(pads, 1)
     named = range(x.ndim) if axes is None else node.known(3, axes).reshape(-1).tolist()
     chosen = checked_axes(node, list(named), x.ndim)
@@ -191,7 +191,7 @@ def _padded(
     return x
 
 
-def _mirrored(node: Call, x: sg.Output, axis: int, pair: tuple[Any, Any], mode: str) -> Any:
+def _mirrored(node: Call, x: sg.Output, axis: int, pair: tuple[Any, Any], mode: str) -> sg.Output:
     """Padding with elements of the tensor itself."""
     if any(isinstance(n, sg.Dim) for n in pair):
         node.fail("a margin of the tensor's own elements has a size that is a number")
@@ -210,7 +210,7 @@ def _mirrored(node: Call, x: sg.Output, axis: int, pair: tuple[Any, Any], mode: 
     return sg.take(x, _inside(steps, sg.size(x, sg.int64, axis=axis), mode), axis)
 
 
-def _inside(steps: sg.Output, size: sg.Output, mode: str) -> Any:
+def _inside(steps: sg.Output, size: sg.Output, mode: str) -> sg.Output:
     """The element that stands for one beyond the ends of an axis."""
     if mode == "edge":
         return sg.minimum(sg.maximum(steps, np.int64(0)), sg.subtract(size, np.int64(1)))
@@ -224,7 +224,7 @@ def _inside(steps: sg.Output, size: sg.Output, mode: str) -> Any:
 # --------------------------------------------------------------------------------------- blocks and times
 
 
-def _depth_to_space(node: Call, x: sg.Output) -> Any:
+def _depth_to_space(node: Call, x: sg.Output) -> sg.Output:
     n, c, h, w = _four(node, x)
     size = node.attribute("blocksize")
     if node.attribute("mode", "DCR") == "DCR":
@@ -236,7 +236,7 @@ def _depth_to_space(node: Call, x: sg.Output) -> Any:
     return sg.reshape(y, [n, c // (size * size), h * size, w * size])
 
 
-def _space_to_depth(node: Call, x: sg.Output) -> Any:
+def _space_to_depth(node: Call, x: sg.Output) -> sg.Output:
     n, c, h, w = _four(node, x)
     size = node.attribute("blocksize")
     y = sg.reshape(x, [n, c, h // size, size, w // size, size])
@@ -244,13 +244,13 @@ def _space_to_depth(node: Call, x: sg.Output) -> Any:
     return sg.reshape(sg.transpose(y, blocks), [n, c * size * size, h // size, w // size])
 
 
-def _four(node: Call, x: sg.Output) -> tuple[Any, ...]:
+def _four(node: Call, x: sg.Output) -> tuple[Size, ...]:
     if x.ndim != 4 or node.attribute("blocksize") < 1:
         node.fail("its operand has four axes, and its block size is at least 1")
     return tuple(x.shape)
 
 
-def _reversed(node: Call, x: sg.Output, lengths: sg.Output) -> Any:
+def _reversed(node: Call, x: sg.Output, lengths: sg.Output) -> sg.Output:
     """Reverses the first elements of each row, as many as its length says."""
     time, batch = node.attribute("time_axis", 0), node.attribute("batch_axis", 1)
     time, batch = checked_axes(node, [time, batch], x.ndim)
@@ -261,7 +261,7 @@ def _reversed(node: Call, x: sg.Output, lengths: sg.Output) -> Any:
 
 
 @knows(1)
-def _triangle(node: Call, x: sg.Output, k: sg.Output | None = None) -> Any:
+def _triangle(node: Call, x: sg.Output, k: sg.Output | None = None) -> sg.Output:
     if x.ndim < 2:
         node.fail("its operand has two axes at least")
     rows, columns = (sg.range(0, size, dtype=sg.int64) for size in x.shape[-2:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.pooling import powers, root
 from stopgrad.interop.shared.conversions import axis_of, bounded, brought
@@ -24,7 +25,7 @@ def _epsilon(node: Call) -> float:
 
 def batch_normalization(
     node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output, mean: sg.Output, var: sg.Output
-) -> Any:
+) -> sg.Output | tuple[sg.Output, ...]:
     """In training, normalises by the batch's statistics, which update the running ones without a gradient.
 
     In inference, stored statistics are behind a stop: like PyTorch's buffers, they are never trained.
@@ -44,11 +45,13 @@ def batch_normalization(
     return y, *after, *saved
 
 
-def instance_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> Any:
+def instance_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> sg.Output:
     return sg.instance_norm(x, scale, bias, axis=1, epsilon=_epsilon(node))
 
 
-def layer_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output | None = None) -> Any:
+def layer_normalization(
+    node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output | None = None
+) -> tuple[sg.Output | None, ...]:
     with_statistics = node.wants(1) or node.wants(2)
     return layer_normalized(x, _from_axis(node, x), scale, bias, _epsilon(node), with_statistics)
 
@@ -60,11 +63,11 @@ def _from_axis(node: Call, x: sg.Output) -> tuple[int, ...]:
     return tuple(range(axis_of(axis, x.ndim), x.ndim))
 
 
-def rms_normalization(node: Call, x: sg.Output, scale: sg.Output) -> Any:
+def rms_normalization(node: Call, x: sg.Output, scale: sg.Output) -> sg.Output:
     return sg.rms_norm(x, scale, _from_axis(node, x), _epsilon(node))
 
 
-def group_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> Any:
+def group_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> sg.Output:
     groups = int(node.attribute("num_groups"))
     if node.opset >= 21:  # A number for each channel.
         return sg.group_norm(x, groups, scale, bias, axis=1, epsilon=_epsilon(node))
@@ -76,20 +79,20 @@ def group_normalization(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Out
     return sg.reshape(brought(y, x.dtype), shape)
 
 
-def lp_normalization(node: Call, x: sg.Output) -> Any:
+def lp_normalization(node: Call, x: sg.Output) -> sg.Output:
     axis, p = axis_of(int(node.attribute("axis", -1)), x.ndim), int(node.attribute("p", 2))
     norm = root(sg.reduce_sum(powers(x, p), axis=axis, keepdims=True), p)
     return sg.divide_no_nan(x, norm)
 
 
-def mean_variance_normalization(node: Call, x: sg.Output) -> Any:
+def mean_variance_normalization(node: Call, x: sg.Output) -> sg.Output:
     axes = tuple(axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or (0, 2, 3))
     # The operator's body has E[x²] - E[x]², which loses digits and may be negative; so do its relatives here.
     mean, var = sg.moments(x, axes, keepdims=True)
     return sg.realdiv(sg.subtract(x, mean), sg.add(root(var, 2), brought(1e-9, x.dtype)))
 
 
-def local_response(node: Call, x: sg.Output) -> Any:
+def local_response(node: Call, x: sg.Output) -> sg.Output:
     """x / (bias + alpha · mean of the squares of neighbouring channels)^beta."""
     size = int(node.attribute("size"))
     alpha, beta = float(node.attribute("alpha", 1e-4)), float(node.attribute("beta", 0.75))
@@ -111,7 +114,7 @@ def dropout(
     x: sg.Output,
     ratio: sg.Output | Known | None = None,
     training: sg.Output | Known | None = None,
-) -> Any:
+) -> tuple[sg.Output, Tensor | None]:
     """In inference x itself. In training, elements are dropped, with a random key of the node's own."""
     whole = sg.ones(list(x.shape), sg.bool_) if node.wants(1) else None
     if training is None or (node.is_known(training) and not node.known(2, training)):

@@ -7,6 +7,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.spatial import Spatial, explicit_pads
 from stopgrad.interop.shared.conversions import along, brought, product
@@ -35,12 +36,12 @@ class Pooling(Spatial):
             self.node.fail("padding that counts needs sizes that are numbers; give it pads")
         return self.windows
 
-    def pooled(self, function: Callable[..., Any], x: sg.Output) -> Any:
+    def pooled(self, function: Callable[..., sg.Output], x: sg.Output) -> sg.Output:
         """x pooled by a function that does not count padding."""
         return self.windows.pooled(function, x, None if self.padding is self.pads else self.padding)
 
 
-def max_pool(node: Call, x: sg.Output) -> Any:
+def max_pool(node: Call, x: sg.Output) -> sg.Output | tuple[sg.Output, sg.Output]:
     pooling = Pooling(node, x)
     # Integers are compared as float32.
     values = x if x.dtype.is_floating else sg.cast(x, sg.float32)
@@ -52,28 +53,28 @@ def max_pool(node: Call, x: sg.Output) -> Any:
     return y, sg.add(indices, _planes(x.shape[0], x.shape[1], product(x.shape[2:]), indices.ndim))
 
 
-def _planes(batch: Size, channels: Size, plane: int, ndim: int) -> Any:
+def _planes(batch: Size, channels: Size, plane: Size, ndim: int) -> Tensor:
     """The number of the first element of each plane in the whole tensor: [batch, channels, 1 ...]."""
     outer, inner = (sg.range(0, n, dtype=sg.int64) for n in (batch, channels))
     number = sg.add(sg.multiply(along(outer, 0, ndim), channels), along(inner, 1, ndim))
     return sg.multiply(number, plane)
 
 
-def average_pool(node: Call, x: sg.Output) -> Any:
+def average_pool(node: Call, x: sg.Output) -> sg.Output:
     pooling = Pooling(node, x)
     if not node.attribute("count_include_pad", 0):
         return pooling.pooled(sg.avg_pool, x)
     return pooling.counting().padded_means(x, "AveragePool with ceil_mode")
 
 
-def powers(x: sg.Output, p: int) -> Any:
+def powers(x: sg.Output, p: int) -> sg.Output:
     """|x| to the power p."""
     if p % 2:
         x = sg.abs(x)
     return x if p == 1 else sg.square(x) if p == 2 else sg.pow(x, brought(p, x.dtype))
 
 
-def root(x: sg.Output, p: int) -> Any:
+def root(x: sg.Output, p: int) -> sg.Output:
     """The root of numbers that are not negative; at 0 its gradient is 0."""
     if p == 1:
         return x
@@ -83,7 +84,7 @@ def root(x: sg.Output, p: int) -> Any:
     return sg.where(is_positive, roots, brought(0, x.dtype))
 
 
-def lp_pool(node: Call, x: sg.Output) -> Any:
+def lp_pool(node: Call, x: sg.Output) -> sg.Output:
     pooling, p = Pooling(node, x), int(node.attribute("p", 2))
     windows = pooling.counting()
     total = sg.multiply(windows.means(powers(x, p)), brought(windows.elements, x.dtype))
@@ -96,26 +97,28 @@ def _whole(node: Call, x: sg.Output) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-def global_average_pool(node: Call, x: sg.Output) -> Any:
+def global_average_pool(node: Call, x: sg.Output) -> sg.Output:
     return sg.reduce_mean(x, axis=_whole(node, x), keepdims=True)
 
 
-def global_max_pool(node: Call, x: sg.Output) -> Any:
+def global_max_pool(node: Call, x: sg.Output) -> sg.Output:
     return sg.reduce_max(x, axis=_whole(node, x), keepdims=True)
 
 
-def global_lp_pool(node: Call, x: sg.Output) -> Any:
+def global_lp_pool(node: Call, x: sg.Output) -> sg.Output:
     p = int(node.attribute("p", 2))
     return root(sg.reduce_sum(powers(x, p), axis=_whole(node, x), keepdims=True), p)
 
 
 @knows(2)
-def max_unpool(node: Call, x: sg.Output, places: sg.Output, shape: sg.Output | Known | None = None) -> Any:
+def max_unpool(
+    node: Call, x: sg.Output, places: sg.Output, shape: sg.Output | Known | None = None
+) -> sg.Output:
     """Puts each element where its index in the whole tensor says; 0 elsewhere."""
     window = [int(n) for n in node.attribute("kernel_shape")]
     stride = [int(n) for n in node.attribute("strides") or [1] * len(window)]
     pads = explicit_pads(node, len(window))
-    before: list[Any] = [
+    before: list[Size] = [
         (size - 1) * step - sum(pad) + n
         for size, step, pad, n in zip(x.shape[2:], stride, pads, window, strict=True)
     ]

@@ -7,15 +7,15 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.graph.build import inline
-from stopgrad.interop.onnx.operators.calling import Call, Table
+from stopgrad.interop.onnx.operators.calling import Call, Rule, Table
 from stopgrad.interop.shared.conversions import brought
 
 
-def _attribute(node: Call, name: str, default: float, like: sg.Output) -> Any:
+def _attribute(node: Call, name: str, default: float, like: sg.Output) -> sg.Output:
     return brought(float(node.attribute(name, default)), like.dtype)
 
 
-def _regularized(node: Call, x: sg.Output, g: sg.Output) -> Any:
+def _regularized(node: Call, x: sg.Output, g: sg.Output) -> sg.Output:
     """The gradient plus that of the regularisation, half the squared norm."""
     return sg.add(sg.multiply(_attribute(node, "norm_coefficient", 0.0, x), x), g)
 
@@ -62,7 +62,7 @@ def momentum(
     return sg.subtract(x, sg.multiply(brought(rate, x.dtype), v)), v
 
 
-def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Any:
+def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Rule:
     """The rule for several tensors, whose operands are grouped: tensors, then gradients, then each state."""
 
     def rule(node: Call, rate: sg.Output, count: sg.Output, *operands: sg.Output) -> tuple[Any, ...]:
@@ -96,7 +96,7 @@ def gradient(node: Call, *operands: sg.Output) -> tuple[Any, ...]:
     return tuple(sg.gradients([y], list(operands[: len(xs)]), unconnected_gradients="zero"))
 
 
-def _elsewhere(y: sg.Output, values: dict[Any, Any]) -> Any:
+def _elsewhere(y: sg.Output, values: dict[Any, Any]) -> sg.Output:
     """y computed again, with other values for some of the tensors that lead to it."""
     other = {x for x, value in values.items() if x is not value}
     unchanged: dict[Any, Any] = {}

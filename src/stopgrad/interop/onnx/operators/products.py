@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.shared.conversions import brought
 
 
-def _product(node: Call, a: sg.Output, b: sg.Output) -> Any:
+def _product(node: Call, a: sg.Output, b: sg.Output) -> sg.Output:
     """``matmul`` as NumPy's, in which an operand may be a vector."""
     if not a.ndim or not b.ndim:
         node.fail("a product of matrices takes no scalars")
@@ -20,11 +18,11 @@ def _product(node: Call, a: sg.Output, b: sg.Output) -> Any:
     return sg.squeeze(product, product.ndim - (1 if b.ndim == 1 else 2)) if a.ndim == 1 else product
 
 
-def _scaled(x: sg.Output, factor: float) -> Any:
+def _scaled(x: sg.Output, factor: float) -> sg.Output:
     return x if factor == 1.0 else sg.multiply(x, brought(factor, x.dtype))
 
 
-def _affine(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) -> Any:
+def _affine(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) -> sg.Output:
     """alpha · a · b + beta · c, with a and b transposed as the attributes say."""
     if a.ndim != 2 or b.ndim != 2:
         node.fail("it multiplies two matrices")
@@ -33,11 +31,11 @@ def _affine(node: Call, a: sg.Output, b: sg.Output, c: sg.Output | None = None) 
     return product if c is None else sg.add(product, _scaled(c, node.attribute("beta", 1.0)))
 
 
-def _summed(node: Call, *xs: sg.Output) -> Any:
+def _summed(node: Call, *xs: sg.Output) -> sg.Output:
     return sg.einsum(node.attribute("equation").replace(" ", ""), *xs)
 
 
-def _determinant(node: Call, x: sg.Output) -> Any:
+def _determinant(node: Call, x: sg.Output) -> sg.Output:
     return sg.det(x)
 
 

@@ -7,7 +7,7 @@ rounded from, and what makes floats of them takes their gradient to these.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from stopgrad.interop.shared.convolutions import convolved
 from stopgrad.interop.shared.slices import part
 
 
-def spread(node: Call, scale: sg.Output, x: sg.Output) -> Any:
+def spread(node: Call, scale: sg.Output, x: sg.Output) -> sg.Output:
     """A scale or zero point shaped to broadcast with x: one, one along an axis, or one for each block."""
     if scale.ndim == 0 or tuple(scale.shape) == (1,):
         return sg.reshape(scale, [])
@@ -33,7 +33,7 @@ def spread(node: Call, scale: sg.Output, x: sg.Output) -> Any:
     return along(scale, axis_of(axis, x.ndim), x.ndim) if x.ndim > 1 and scale.ndim == 1 else scale
 
 
-def rounded(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
+def rounded(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> sg.Output:
     """x rounded, plus the zero point, and clipped to the range of an element type."""
     values = sg.round(x)
     if zero_point is not None:
@@ -45,7 +45,7 @@ def rounded(x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
 
 def quantized(
     node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DType, soft: sg.Output | None = None
-) -> Any:
+) -> sg.Output:
     """The same, which remembers *soft*, by default x; beyond the range there is no gradient."""
     integers = rounded(x, zero_point, dtype)
     if node.straight:
@@ -59,7 +59,7 @@ def quantized(
     return integers
 
 
-def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output | None = None) -> Any:
+def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output | None = None) -> sg.Output:
     dtype = precision(node, "output_dtype", sg.uint8) if zero_point is None else zero_point.dtype
     if not dtype.is_integer or dtype.itemsize > 2:
         node.fail(f"it quantizes to {dtype.name}; here it is to int8, uint8, int16 and uint16")
@@ -72,7 +72,7 @@ def quantize(node: Call, x: sg.Output, scale: sg.Output, zero_point: sg.Output |
     return quantized(node, shares, zero, dtype, brought(exact, shares.dtype))
 
 
-def _operand(node: Call, x: sg.Output | Known | None) -> Any:
+def _operand(node: Call, x: sg.Output | Known | None) -> sg.Output:
     """An operand as a tensor; stored numbers of a type that we lack, such as int4, in a wider type."""
     if not isinstance(x, Known) or x.dtype is not None:
         return node.tensor(x)
@@ -83,7 +83,7 @@ def _operand(node: Call, x: sg.Output | Known | None) -> Any:
 @knows(0, 2)
 def dequantize(
     node: Call, x: sg.Output | Known, scale: sg.Output, zero_point: sg.Output | Known | None = None
-) -> Any:
+) -> sg.Output:
     numbers, point = _operand(node, x), _operand(node, zero_point)
     dtype = precision(node, "output_dtype", scale.dtype)
     within = dtype if dtype.itemsize > 2 else sg.float32
@@ -95,7 +95,7 @@ def dequantize(
     return y
 
 
-def dynamic_quantize(node: Call, x: sg.Output) -> Any:
+def dynamic_quantize(node: Call, x: sg.Output) -> tuple[sg.Output, sg.Output, sg.Output]:
     zero, most = brought(0, x.dtype), brought(255, x.dtype)
     high, low = sg.maximum(sg.reduce_max(x), zero), sg.minimum(sg.reduce_min(x), zero)
     span = sg.subtract(high, low)
@@ -104,22 +104,22 @@ def dynamic_quantize(node: Call, x: sg.Output) -> Any:
     return quantized(node, sg.realdiv(x, scale), point, sg.uint8), scale, sg.cast(point, sg.uint8)
 
 
-def _centred(node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> Any:
+def _centred(node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DType) -> sg.Output:
     x = node.floated(x, dtype)
     return x if zero_point is None else sg.subtract(x, sg.cast(zero_point, dtype))
 
 
-def _by_rows(point: sg.Output | None) -> Any:
+def _by_rows(point: sg.Output | None) -> sg.Output | None:
     """A number for each row, shaped to broadcast with the matrix."""
     return sg.expand_dims(point, -1) if point is not None and point.ndim == 1 else point
 
 
 def integer_product(
     node: Call, a: sg.Output, b: sg.Output, a_zero: sg.Output | None, b_zero: sg.Output | None
-) -> Any:
+) -> sg.Output:
     """The product as int32, which remembers that of the numbers before rounding."""
 
-    def product(dtype: DType) -> Any:
+    def product(dtype: DType) -> sg.Output:
         return sg.matmul(_centred(node, a, _by_rows(a_zero), dtype), _centred(node, b, b_zero, dtype))
 
     integers = product(sg.int32)
@@ -130,7 +130,7 @@ def integer_product(
 
 def matmul_integer(
     node: Call, a: sg.Output, b: sg.Output, a_zero: sg.Output | None = None, b_zero: sg.Output | None = None
-) -> Any:
+) -> sg.Output:
     return integer_product(node, a, b, a_zero, b_zero)
 
 
@@ -144,19 +144,19 @@ def quantized_matmul(
     b_zero: sg.Output,
     scale: sg.Output,
     zero: sg.Output,
-) -> Any:
+) -> sg.Output:
     whole = node.floated(integer_product(node, a, b, a_zero, b_zero), sg.float64)
     factor = sg.realdiv(sg.multiply(_by_rows(a_scale), b_scale), scale)
     return quantized(node, sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
 
 
-def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> Any:
+def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> sg.Output | None:
     return along(x, axis, ndim) if x is not None and x.ndim == 1 else x
 
 
 def integer_convolution(
     node: Call, x: sg.Output, w: sg.Output, x_zero: sg.Output | None, w_zero: sg.Output | None
-) -> Any:
+) -> sg.Output:
     """Computed in float64, which is exact for sums of such small products."""
     spatial = geometry(node, x, w)
     values = _centred(node, x, None if x_zero is None else sg.reshape(x_zero, []), sg.float64)
@@ -167,7 +167,7 @@ def integer_convolution(
 
 def conv_integer(
     node: Call, x: sg.Output, w: sg.Output, x_zero: sg.Output | None = None, w_zero: sg.Output | None = None
-) -> Any:
+) -> sg.Output:
     exact = integer_convolution(node, x, w, x_zero, w_zero)
     integers = sg.cast(exact, sg.int32)
     node.soften(integers, exact)
@@ -185,7 +185,7 @@ def quantized_convolution(
     scale: sg.Output,
     zero: sg.Output,
     bias: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     whole = integer_convolution(node, x, w, x_zero, w_zero)
     if bias is not None:
         whole = sg.add(whole, along(sg.cast(bias, sg.float64), 1, x.ndim))
@@ -196,13 +196,13 @@ def quantized_convolution(
 # ------------------------------------------------------------------------------- floats between integers
 
 
-def floats(node: Call, x: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
+def floats(node: Call, x: sg.Output, scale: sg.Output, zero: sg.Output | None) -> sg.Output:
     """Quantised numbers of one scale as floats."""
     point = None if zero is None else sg.reshape(zero, [])
     return sg.multiply(_centred(node, x, point, scale.dtype), sg.reshape(scale, []))
 
 
-def wholes(node: Call, y: sg.Output, scale: sg.Output, zero: sg.Output | None) -> Any:
+def wholes(node: Call, y: sg.Output, scale: sg.Output, zero: sg.Output | None) -> sg.Output:
     """Floats as quantised numbers."""
     shares = sg.realdiv(y, brought(sg.reshape(scale, []), y.dtype))
     return quantized(node, shares, None if zero is None else sg.reshape(zero, []), _kind(zero))
@@ -223,7 +223,7 @@ def quantized_affine(
     c: sg.Output | None = None,
     scale: sg.Output | None = None,
     zero: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     """``QGemm``: the bias is of whole numbers, of the scale alpha · a_scale · b_scale."""
     first, second = (bool(node.attribute(name, 0)) for name in ("transA", "transB"))
     left = _centred(node, a, None if a_zero is None else sg.reshape(a_zero, []), sg.float64)
@@ -238,7 +238,7 @@ def quantized_affine(
     return wholes(node, y, sg.cast(scale, sg.float64), zero)
 
 
-def pair(combine: Any) -> Any:
+def pair(combine: Callable[[sg.Output, sg.Output], sg.Output]) -> Callable[..., sg.Output]:
     """The rule of what combines two tensors of whole numbers as floats."""
 
     def rule(
@@ -251,14 +251,14 @@ def pair(combine: Any) -> Any:
         b_zero: sg.Output | None,
         scale: sg.Output,
         zero: sg.Output | None = None,
-    ) -> Any:
+    ) -> sg.Output:
         y = combine(floats(node, a, a_scale, a_zero), floats(node, b, b_scale, b_zero))
         return wholes(node, y, scale, zero)
 
     return rule
 
 
-def single(compute: Any) -> Any:
+def single(compute: Callable[[Call, sg.Output], sg.Output]) -> Callable[..., sg.Output]:
     """The rule of what computes with a tensor of whole numbers as floats."""
 
     def rule(
@@ -268,13 +268,13 @@ def single(compute: Any) -> Any:
         x_zero: sg.Output | None,
         scale: sg.Output,
         zero: sg.Output | None = None,
-    ) -> Any:
+    ) -> sg.Output:
         return wholes(node, compute(node, floats(node, x, x_scale, x_zero)), scale, zero)
 
     return rule
 
 
-def _global_mean(node: Call, x: sg.Output) -> Any:
+def _global_mean(node: Call, x: sg.Output) -> sg.Output:
     if node.attribute("channels_last", 0):
         axes = tuple(range(1, x.ndim - 1))
     else:
@@ -282,18 +282,18 @@ def _global_mean(node: Call, x: sg.Output) -> Any:
     return sg.reduce_mean(x, axis=axes, keepdims=True)
 
 
-def _leaky(node: Call, x: sg.Output) -> Any:
+def _leaky(node: Call, x: sg.Output) -> sg.Output:
     return sg.leaky_relu(x, float(node.attribute("alpha", 0.01)))
 
 
-def _shares(node: Call, x: sg.Output) -> Any:
+def _shares(node: Call, x: sg.Output) -> sg.Output:
     axis = axis_of(int(node.attribute("axis", -1)), x.ndim)
     if int(node.attribute("opset", 13)) >= 13 or axis == x.ndim - 1:
         return sg.softmax(x, axis)
     return node.fail("it is translated as of opset 13, for one axis")
 
 
-def quantized_joined(node: Call, scale: sg.Output, zero: sg.Output, *parts: sg.Output) -> Any:
+def quantized_joined(node: Call, scale: sg.Output, zero: sg.Output, *parts: sg.Output) -> sg.Output:
     if not parts or len(parts) % 3:
         node.fail("it joins tensors that come each with a scale and a zero point")
     xs = [floats(node, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
@@ -307,7 +307,7 @@ def dynamic_product(
     b_scale: sg.Output,
     b_zero: sg.Output | None = None,
     bias: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     """Floats, quantised as they come, times a matrix of whole numbers."""
     whole, scale, zero = dynamic_quantize(node, a)
     integers = integer_product(node, whole, b, zero, b_zero)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.calling import Call, Table
 from stopgrad.interop.onnx.operators.contrib import attended, embed_layer, scaled_product, unpacked
 from stopgrad.interop.onnx.operators.convolutions import conv
@@ -19,34 +20,34 @@ from stopgrad.interop.shared.conversions import axis_of, brought
 from stopgrad.interop.shared.slices import part
 
 
-def _to_front(x: sg.Output) -> Any:
+def _to_front(x: sg.Output) -> sg.Output:
     return sg.moveaxis(x, -1, 1)
 
 
-def _to_back(x: sg.Output) -> Any:
+def _to_back(x: sg.Output) -> sg.Output:
     return sg.moveaxis(x, 1, -1)
 
 
 # --------------------------------------------------------------------------------------- channels last
 
 
-def convolution(node: Call, x: sg.Output, *rest: Any) -> Any:
+def convolution(node: Call, x: sg.Output, *rest: sg.Output) -> sg.Output:
     """``QLinearConv`` of this domain, whose images may have their channels last."""
     if not node.attribute("channels_last", 0):
         return quantized_convolution(node, x, *rest)
     return node.moved(quantized_convolution(node, node.moved(x, _to_front), *rest), _to_back)
 
 
-def convolution_of_floats(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> Any:
+def convolution_of_floats(node: Call, x: sg.Output, w: sg.Output, b: sg.Output | None = None) -> sg.Output:
     """``NhwcConv``: images and kernels have their channels last."""
     return _to_back(conv(node, _to_front(x), _to_front(w), b))
 
 
-def maxima(node: Call, x: sg.Output) -> Any:
+def maxima(node: Call, x: sg.Output) -> sg.Output:
     return _to_back(max_pool(node, _to_front(x)))
 
 
-def _means(node: Call, x: sg.Output) -> Any:
+def _means(node: Call, x: sg.Output) -> sg.Output:
     if not node.attribute("channels_last", 0):
         return average_pool(node, x)
     return _to_back(average_pool(node, _to_front(x)))
@@ -55,14 +56,14 @@ def _means(node: Call, x: sg.Output) -> Any:
 # ------------------------------------------------------------------------------------------- selections
 
 
-def chosen(node: Call, condition: sg.Output, *rest: Any) -> Any:
+def chosen(node: Call, condition: sg.Output, *rest: sg.Output) -> sg.Output:
     """``QLinearWhere``: two tensors, each with its scale and zero point, and those of the result."""
     return pair(lambda x, y: sg.where(condition, x, y))(node, *rest)
 
 
 def rows_of_blocks(
     node: Call, data: sg.Output, indices: sg.Output, scales: sg.Output, zeros: sg.Output | None = None
-) -> Any:
+) -> sg.Output:
     """``GatherBlockQuantized``: rows of a table of 4 or 8 bits, with a scale for each block."""
     bits, size = int(node.attribute("bits", 4)), int(node.attribute("block_size", 128))
     if bits not in (4, 8):
@@ -71,7 +72,7 @@ def rows_of_blocks(
     numbers = brought(unpacked(data, bits) if packed else data, scales.dtype)
     axis = axis_of(int(node.attribute("quantize_axis", 1)), data.ndim)
 
-    def spread(x: sg.Output) -> Any:
+    def spread(x: sg.Output) -> sg.Output:
         return part(sg.repeat(brought(x, scales.dtype), size, axis), axis, 0, numbers.shape[axis])
 
     if zeros is not None:
@@ -98,7 +99,7 @@ LEVELS = (
 """The numbers that 4 bits stand for in the types fp4 (first those that are not negative) and nf4."""
 
 
-def product_of_levels(node: Call, a: sg.Output, b: sg.Output, largest: sg.Output) -> Any:
+def product_of_levels(node: Call, a: sg.Output, b: sg.Output, largest: sg.Output) -> sg.Output:
     """``MatMulBnb4``: a times the transpose of weights of 16 levels, with a factor for each block."""
     rows, columns = int(node.attribute("N")), int(node.attribute("K"))
     size, kind = int(node.attribute("block_size")), int(node.attribute("quant_type"))
@@ -128,7 +129,7 @@ def attention(
     x_zero: sg.Output | None = None,
     zero: sg.Output | None = None,
     past: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     """``QAttention``: the product that makes queries, keys and values is one of whole numbers."""
     factors = (sg.reshape(x_scale, []), sg.reshape(scale, []) if scale.shape == (1,) else scale)
     x_zero = None if x_zero is None else sg.reshape(x_zero, [])
@@ -148,13 +149,11 @@ def embedded(
     bias: sg.Output,
     mask: sg.Output | None,
     *numbers: sg.Output,
-) -> Any:
+) -> tuple[sg.Output, Tensor]:
     """``QEmbedLayerNormalization``: the tables, the scale and the bias are of whole numbers."""
     tables = (word, position, segment, scale, bias)
     scales, zeros = numbers[:5], numbers[5:]
-    dequantized: list[Any] = [
-        None if x is None else floats(node, x, scales[i], zeros[i]) for i, x in enumerate(tables)
-    ]
+    dequantized = [None if x is None else floats(node, x, scales[i], zeros[i]) for i, x in enumerate(tables)]
     arguments: Any = (words, segments, *dequantized, mask)
     y, length, _ = embed_layer(node, *arguments)
     return y, length

@@ -7,26 +7,31 @@ them do not change the state, in either direction, and their results are 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.activations import bent, line
-from stopgrad.interop.onnx.operators.calling import Call, Table
+from stopgrad.interop.onnx.operators.calling import Call, Rule, Table
 from stopgrad.interop.shared.conversions import along, brought
 
-Activation = Callable[[Any], Any]
+Activation = Callable[[sg.Output], sg.Output]
+
+State = tuple[sg.Output, ...]
+"""The states of a layer."""
 
 
-def _scaled(x: sg.Output, factor: float) -> Any:
+def _scaled(x: sg.Output, factor: float) -> sg.Output:
     return x if factor == 1 else sg.multiply(x, brought(factor, x.dtype))
 
 
-def _thresholded(x: sg.Output, alpha: float, beta: float) -> Any:
+def _thresholded(x: sg.Output, alpha: float, beta: float) -> sg.Output:
     return sg.where(sg.greater(x, brought(alpha, x.dtype)), x, brought(0, x.dtype))
 
 
-ACTIVATIONS_OF_CELLS: dict[str, tuple[Callable[[Any, float, float], Any], float | None, float | None]] = {
+ACTIVATIONS_OF_CELLS: dict[
+    str, tuple[Callable[[sg.Output, float, float], sg.Output], float | None, float | None]
+] = {
     "relu": (lambda x, alpha, beta: sg.relu(x), None, None),
     "tanh": (lambda x, alpha, beta: sg.tanh(x), None, None),
     "sigmoid": (lambda x, alpha, beta: sg.sigmoid(x), None, None),
@@ -44,7 +49,7 @@ not use."""
 
 
 def _bound(
-    function: Callable[[Any, float, float], Any], alpha: float, beta: float, clip: float | None
+    function: Callable[[sg.Output, float, float], sg.Output], alpha: float, beta: float, clip: float | None
 ) -> Activation:
     """A function of x alone, after clipping x to [-clip, clip]."""
     if clip is None:
@@ -108,17 +113,17 @@ class Layer:
         self.kernel, self.bias, self.peepholes = kernel, bias, peepholes
         self.units = kernel.shape[0]
 
-    def gates(self, x: sg.Output, count: int) -> list[Any]:
+    def gates(self, x: sg.Output, count: int) -> list[sg.Output]:
         """The parts of the gates, split along the last axis."""
         return [x[..., i * self.units : (i + 1) * self.units] for i in range(count)]
 
 
-def _rnn_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _rnn_step(layer: Layer, x: sg.Output, state: State) -> State:
     (h,) = state
     return (layer.activations[0](sg.add(x, sg.matmul(h, layer.kernel))),)
 
 
-def _gru_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _gru_step(layer: Layer, x: sg.Output, state: State) -> State:
     (h,) = state
     f, g = layer.activations
     units = layer.units
@@ -136,7 +141,7 @@ def _gru_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any, 
     return (sg.add(n, sg.multiply(z, sg.subtract(h, n))),)
 
 
-def _lstm_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _lstm_step(layer: Layer, x: sg.Output, state: State) -> State:
     h, c = state
     f, g, out = layer.activations
     xi, xo, xf, xc = layer.gates(sg.add(x, sg.matmul(h, layer.kernel)), 4)
@@ -147,8 +152,12 @@ def _lstm_step(layer: Layer, x: sg.Output, state: tuple[Any, ...]) -> tuple[Any,
     return sg.multiply(f(_peeped(xo, po, c)), out(c)), c
 
 
-def _peeped(x: sg.Output, weight: sg.Output | None, c: sg.Output) -> Any:
+def _peeped(x: sg.Output, weight: sg.Output | None, c: sg.Output) -> sg.Output:
     return x if weight is None else sg.add(x, sg.multiply(weight, c))
+
+
+Step = Callable[[Layer, sg.Output, State], State]
+"""The states after one more element."""
 
 
 class Kind:
@@ -157,13 +166,13 @@ class Kind:
     gates: int
     activations: Sequence[str]
     states: int
-    step: Callable[..., Any]
+    step: Step
 
-    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Callable[..., Any]) -> None:
+    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Step) -> None:
         self.gates, self.activations, self.states, self.step = gates, activations, states, step
 
 
-def recurrent(kind: Kind) -> Any:
+def recurrent(kind: Kind) -> Rule:
     """The rule for one kind of layer."""
 
     def rule(
@@ -176,7 +185,7 @@ def recurrent(kind: Kind) -> Any:
         h: sg.Output | None = None,
         c: sg.Output | None = None,
         peepholes: sg.Output | None = None,
-    ) -> Any:
+    ) -> tuple[sg.Output | None, ...]:
         names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         direction = str(node.attribute("direction", "forward"))
         if direction not in names:
@@ -204,15 +213,15 @@ def recurrent(kind: Kind) -> Any:
     return rule
 
 
-def _of_direction(x: sg.Output | None, i: int) -> Any:
+def _of_direction(x: sg.Output | None, i: int) -> sg.Output | None:
     return None if x is None else x[i]
 
 
-def _start(state: sg.Output | None, i: int, x: sg.Output, units: Size) -> Any:
+def _start(state: sg.Output | None, i: int, x: sg.Output, units: Size) -> Tensor:
     return sg.zeros([x.shape[1], units], x.dtype) if state is None else state[i]
 
 
-def _inside(x: sg.Output, lengths: sg.Output) -> Any:
+def _inside(x: sg.Output, lengths: sg.Output) -> sg.Output:
     """Whether each element is before the end of its sequence: [time, batch, 1]."""
     steps = along(sg.range(0, x.shape[0], dtype=lengths.dtype), 0, 3)
     return sg.less(steps, along(lengths, 1, 3))
@@ -227,7 +236,7 @@ def _prepared(
     r: sg.Output,
     b: sg.Output | None,
     peepholes: sg.Output | None,
-) -> tuple[Any, Layer]:
+) -> tuple[sg.Output, Layer]:
     """The products of all inputs with the weights, [time, batch, gates · hidden], and the layer."""
     units = r.shape[-1]
     width = kind.gates * units
@@ -244,13 +253,13 @@ def _run(
     kind: Kind,
     layer: Layer,
     projected: sg.Output,
-    start: tuple[Any, ...],
+    start: State,
     inside: sg.Output | None,
     backwards: bool,
-) -> tuple[Any, tuple[Any, ...]]:
+) -> tuple[sg.Output, State]:
     """The states after each step, and the last ones."""
 
-    def step(state: tuple[Any, ...], now: sg.Output | Sequence[sg.Output]) -> tuple[tuple[Any, ...], Any]:
+    def step(state: State, now: sg.Output | Sequence[sg.Output]) -> tuple[State, sg.Output]:
         x, here = now if inside is not None else (now, None)
         new = kind.step(layer, x, state)
         if here is None:

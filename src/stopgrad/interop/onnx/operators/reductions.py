@@ -18,7 +18,7 @@ def _reduced(function: Callable[..., Any]) -> Rule:
     """A reduction; its axes are an operand, in older opsets an attribute."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> Any:
+    def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> sg.Output:
         listed = node.attribute("axes") if axes is None else node.known(1, axes).reshape(-1).tolist()
         if not listed and node.attribute("noop_with_empty_axes", 0):
             return x
@@ -28,18 +28,18 @@ def _reduced(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _mean(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _mean(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     if x.dtype.is_floating:
         return sg.reduce_mean(x, axes, keepdims)
     count = product([x.shape[a] for a in axes])
     return sg.truncatediv(sg.reduce_sum(x, axes, keepdims), brought(count, x.dtype, x))
 
 
-def _largest(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _largest(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     return _extreme(x, axes, keepdims, sg.reduce_max, sg.reduce_any, True)
 
 
-def _smallest(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _smallest(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     return _extreme(x, axes, keepdims, sg.reduce_min, sg.reduce_all, False)
 
 
@@ -50,7 +50,7 @@ def _extreme(
     function: Callable[..., Any],
     of_bools: Callable[..., Any],
     high: bool,
-) -> Any:
+) -> sg.Output:
     if x.dtype.is_bool:
         return of_bools(x, axes, keepdims)
     if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
@@ -59,7 +59,7 @@ def _extreme(
     return function(x, axes, keepdims)
 
 
-def _neutral(dtype: DType, high: bool) -> Any:
+def _neutral(dtype: DType, high: bool) -> np.ndarray[Any, Any]:
     """The neutral element of a maximum (*high*) or minimum."""
     if dtype.is_floating:
         return np.asarray(-np.inf if high else np.inf, dtype.numpy)
@@ -67,24 +67,24 @@ def _neutral(dtype: DType, high: bool) -> Any:
     return np.asarray(limits.min if high else limits.max, dtype.numpy)
 
 
-def _sum_of_squares(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _sum_of_squares(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     return sg.reduce_sum(sg.square(x), axes, keepdims)
 
 
-def _norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     total = _sum_of_squares(x, axes, keepdims)
     return sg.sqrt(total) if x.dtype.is_floating else sg.cast(sg.sqrt(sg.cast(total, sg.float64)), x.dtype)
 
 
-def _logarithm(x: sg.Output) -> Any:
+def _logarithm(x: sg.Output) -> sg.Output:
     return sg.log(x) if x.dtype.is_floating else sg.cast(sg.log(sg.cast(x, sg.float64)), x.dtype)
 
 
-def _log_of_sum(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _log_of_sum(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     return _logarithm(sg.reduce_sum(x, axes, keepdims))
 
 
-def _log_of_exponentials(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _log_of_exponentials(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.Output:
     if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
         return _log_of_sum(sg.exp(x), axes, keepdims)
     return sg.reduce_logsumexp(x, axes, keepdims)
@@ -96,7 +96,7 @@ def _log_of_exponentials(x: sg.Output, axes: tuple[int, ...], keepdims: bool) ->
 def _place(function: Callable[..., Any]) -> Rule:
     """The index of the largest or smallest element along an axis."""
 
-    def rule(node: Call, x: sg.Output) -> Any:
+    def rule(node: Call, x: sg.Output) -> sg.Output:
         axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
         if node.attribute("select_last_index", 0):
             index = function(sg.flip(x, axis), axis, sg.int64)
@@ -108,7 +108,7 @@ def _place(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _hardmax(node: Call, x: sg.Output) -> Any:
+def _hardmax(node: Call, x: sg.Output) -> sg.Output:
     axis = checked_axis(node, node.attribute("axis", -1), x.ndim)
     return sg.one_hot(sg.argmax(x, axis, sg.int64), x.shape[axis], axis=axis, dtype=x.dtype)
 
@@ -117,7 +117,7 @@ def _running(function: Callable[..., Any]) -> Rule:
     """Cumulative sums or products."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> sg.Output:
         along = checked_axis(node, int(node.number(1, axis)), x.ndim)
         exclusive, reverse = (bool(node.attribute(name, 0)) for name in ("exclusive", "reverse"))
         return function(x, along, exclusive, reverse)

@@ -14,6 +14,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
 from stopgrad.interop.shared.sampling import cubic_weights, far, near, weighted
@@ -54,29 +55,29 @@ def _if_one(width: sg.Output | float, alone: float, other: sg.Output | float) ->
     return alone if width == 1 else other
 
 
-def _half_pixel(x: sg.Output | np.ndarray[Any, Any], axis: Axis | OpenAxis) -> Any:
+def _half_pixel(x: Tensor, axis: Axis | OpenAxis) -> Tensor:
     return (x + 0.5) / axis.scale - 0.5
 
 
-def _pytorch_half_pixel(x: sg.Output | np.ndarray[Any, Any], axis: Axis | OpenAxis) -> Any:
+def _pytorch_half_pixel(x: Tensor, axis: Axis | OpenAxis) -> Tensor:
     return (x + 0.5) / axis.scale * _if_one(axis.width, 0.0, 1.0) - 0.5
 
 
-def _symmetric(x: sg.Output | np.ndarray[Any, Any], axis: Axis | OpenAxis) -> Any:
+def _symmetric(x: Tensor, axis: Axis | OpenAxis) -> Tensor:
     return axis.old / 2 * (1 - axis.new / axis.width) + _half_pixel(x, axis)
 
 
-def _align_corners(x: sg.Output | np.ndarray[Any, Any], axis: Axis | OpenAxis) -> Any:
+def _align_corners(x: Tensor, axis: Axis | OpenAxis) -> Tensor:
     return x * (axis.old - 1) / _if_one(axis.width, 1.0, axis.width - 1)
 
 
-def _cropped(x: np.ndarray[Any, Any], axis: Axis) -> Any:
+def _cropped(x: np.ndarray[Any, Any], axis: Axis) -> np.ndarray[Any, Any]:
     span = (axis.end - axis.start) * (axis.old - 1)
     inner = x * 0.0 + span / 2 if axis.width == 1 else x * span / (axis.width - 1)
     return inner + axis.start * (axis.old - 1)
 
 
-PLACES: dict[str, Callable[[Any, Any], Any]] = {
+PLACES: dict[str, Callable[[Tensor, Any], Tensor]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
@@ -86,7 +87,7 @@ PLACES: dict[str, Callable[[Any, Any], Any]] = {
 }
 """The position of each new element in the old axis, by ``coordinate_transformation_mode``."""
 
-NEAREST: dict[str, Callable[[Any], Any]] = {
+NEAREST: dict[str, Callable[[Tensor], Tensor]] = {
     "round_prefer_floor": lambda ratio: ratio > 0.5,
     "round_prefer_ceil": lambda ratio: ratio >= 0.5,
     "floor": lambda ratio: ratio >= 1.0,
@@ -95,19 +96,23 @@ NEAREST: dict[str, Callable[[Any], Any]] = {
 """Whether to take the upper neighbour, by ``nearest_mode``; a function of the position in (0, 1]."""
 
 
-def _triangle(distance: np.ndarray[Any, Any]) -> Any:
+Kernel = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+"""The weights of elements by their distances."""
+
+
+def _triangle(distance: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.clip(1 - np.abs(distance), 0, 1)
 
 
-def _cubic(a: float) -> Callable[[Any], Any]:
-    def kernel(distance: np.ndarray[Any, Any]) -> Any:
+def _cubic(a: float) -> Kernel:
+    def kernel(distance: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         x = np.abs(distance)
         return np.where(x <= 1, near(x, a), np.where(x < 2, far(x, a), 0.0))
 
     return kernel
 
 
-def _smoothed(kernel: Callable[[Any], Any], radius: int, ratio: np.ndarray[Any, Any], scale: float) -> Any:
+def _smoothed(kernel: Kernel, radius: int, ratio: np.ndarray[Any, Any], scale: float) -> np.ndarray[Any, Any]:
     """The weights of a kernel widened to the extent of a new element in the old axis: [new, old ones]."""
     scale = min(scale, 1.0)
     bounded(2 * radius / scale * max(len(ratio), 1), "so small a scale")
@@ -142,10 +147,10 @@ class Interpolation:
         if self.mode not in ("nearest", "linear", "cubic"):
             node.fail(f"mode={self.mode!r} is unknown; it is nearest, linear or cubic")
 
-    def places(self, axis: Axis) -> Any:
+    def places(self, axis: Axis) -> np.ndarray[Any, Any]:
         return PLACES[self.transform](np.arange(axis.new, dtype=np.float64), axis)
 
-    def weights(self, ratio: np.ndarray[Any, Any], scale: float) -> Any:
+    def weights(self, ratio: np.ndarray[Any, Any], scale: float) -> np.ndarray[Any, Any]:
         """The weights of the old elements around each new one, [new, old ones], by their distance."""
         if self.mode == "nearest":
             upper = NEAREST[self.nearest](ratio) | (ratio == 1.0)
@@ -156,7 +161,7 @@ class Interpolation:
             return _smoothed(_cubic(self.a), 2, ratio, scale)
         return np.stack(cubic_weights(ratio, self.a), 1)
 
-    def along(self, axis: Axis) -> tuple[Any, Any]:
+    def along(self, axis: Axis) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """The indices and weights of the old elements that make up each new one: both [new, old ones]."""
         bounded(axis.new, "so large a size")
         where = self.places(axis)
@@ -172,7 +177,7 @@ class Interpolation:
         return np.clip(numbers, 0, axis.old - 1), weights
 
 
-def interpolated(x: sg.Output, place: int, axis: Axis, how: Interpolation) -> Any:
+def interpolated(x: sg.Output, place: int, axis: Axis, how: Interpolation) -> sg.Output:
     """A tensor resized along one axis."""
     numbers, weights = how.along(axis)
     if how.mode == "nearest":
@@ -204,7 +209,7 @@ class OpenAxis:
         self.width = sg.multiply(self.scale, self.old)
 
 
-def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpolation) -> Any:
+def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpolation) -> sg.Output:
     """As :func:`interpolated`, for symbolic sizes: indices and weights are computed in the graph."""
     if how.smooth or how.transform == "tf_crop_and_resize":
         node.fail(
@@ -228,7 +233,7 @@ def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpola
     return sg.add_n([sg.multiply(pixels, w) for pixels, w in zip(neighbours, shares, strict=True)])
 
 
-def _clipped(numbers: sg.Output, axis: OpenAxis) -> Any:
+def _clipped(numbers: sg.Output, axis: OpenAxis) -> sg.Output:
     """Indices of elements, clipped to the axis."""
     return sg.minimum(sg.maximum(numbers, 0), axis.last)
 
@@ -251,7 +256,7 @@ def resized(
     scales: Sequence[float | None],
     roi: Sequence[Sequence[float]],
     how: Interpolation,
-) -> Any:
+) -> sg.Output:
     dtype = x.dtype
     if how.mode != "nearest" and (not dtype.is_floating or dtype.itemsize == 2):
         x = sg.cast(x, sg.float32)
@@ -297,10 +302,10 @@ def _kept_ratio(
 def resize(
     node: Call,
     x: sg.Output,
-    roi: Any = None,
+    roi: sg.Output | Known | None = None,
     scales: sg.Output | Known | None = None,
     sizes: sg.Output | Known | None = None,
-) -> Any:
+) -> sg.Output:
     how = Interpolation(node)
     axes = [axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or range(x.ndim)]
     parts: list[tuple[float, float]] = [(0.0, 1.0)] * x.ndim
@@ -349,7 +354,7 @@ def _scaled(
 
 
 @knows(1)
-def upsample(node: Call, x: sg.Output, scales: sg.Output | Known) -> Any:
+def upsample(node: Call, x: sg.Output, scales: sg.Output | Known) -> sg.Output:
     """Opset 9's: from the elements at or below each position."""
     how = Interpolation(node)
     how.transform, how.nearest = "asymmetric", "floor"

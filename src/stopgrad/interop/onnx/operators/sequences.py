@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,15 +15,15 @@ _PARTS = 2**14
 """The most parts into which a tensor is split."""
 
 
-def _constructed(node: Call, *xs: sg.Output) -> Any:
+def _constructed(node: Call, *xs: sg.Output) -> list[sg.Output]:
     return list(xs)
 
 
-def _empty(node: Call) -> Any:
+def _empty(node: Call) -> list[sg.Output]:
     return []
 
 
-def _items(node: Call, x: Sequence[sg.Output]) -> list[Any]:
+def _items(node: Call, x: Sequence[sg.Output]) -> list[sg.Output]:
     if not isinstance(x, list):
         node.fail("its operand is a sequence")
     return x
@@ -39,13 +38,15 @@ def _place(node: Call, i: int, position: Known, length: int) -> int:
 
 
 @knows(1)
-def _element(node: Call, items: Sequence[sg.Output], position: Known) -> Any:
+def _element(node: Call, items: Sequence[sg.Output], position: Known) -> sg.Output:
     elements = _items(node, items)
     return elements[_place(node, 1, position, len(elements))]
 
 
 @knows(2)
-def _inserted(node: Call, items: Sequence[sg.Output], x: sg.Output, position: Known | None = None) -> Any:
+def _inserted(
+    node: Call, items: Sequence[sg.Output], x: sg.Output, position: Known | None = None
+) -> list[sg.Output]:
     elements = list(_items(node, items))
     index = len(elements) if position is None else int(node.number(2, position))
     if not -len(elements) <= index <= len(elements):
@@ -55,7 +56,7 @@ def _inserted(node: Call, items: Sequence[sg.Output], x: sg.Output, position: Kn
 
 
 @knows(1)
-def _erased(node: Call, items: Sequence[sg.Output], position: Known | None = None) -> Any:
+def _erased(node: Call, items: Sequence[sg.Output], position: Known | None = None) -> list[sg.Output]:
     elements = list(_items(node, items))
     index = len(elements) - 1 if position is None else _place(node, 1, position, len(elements))
     if not elements:
@@ -64,11 +65,11 @@ def _erased(node: Call, items: Sequence[sg.Output], position: Known | None = Non
     return elements
 
 
-def _length(node: Call, items: Sequence[sg.Output]) -> Any:
+def _length(node: Call, items: Sequence[sg.Output]) -> Known:
     return Known(np.int64(len(_items(node, items))))
 
 
-def _concatenated(node: Call, items: Sequence[sg.Output]) -> Any:
+def _concatenated(node: Call, items: Sequence[sg.Output]) -> sg.Output:
     elements = _items(node, items)
     if not elements:
         node.fail("it concatenates an empty sequence")
@@ -77,7 +78,7 @@ def _concatenated(node: Call, items: Sequence[sg.Output]) -> Any:
 
 
 @knows(1)
-def _split(node: Call, x: sg.Output, lengths: Known | None = None) -> Any:
+def _split(node: Call, x: sg.Output, lengths: Known | None = None) -> list[sg.Output]:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     size = x.shape[axis]
     if lengths is None:
@@ -96,7 +97,9 @@ def _split(node: Call, x: sg.Output, lengths: Known | None = None) -> Any:
     return list(sg.split(x, sizes.tolist(), axis))
 
 
-def _mapped(node: Call, items: Sequence[sg.Output], *others: Any) -> Any:
+def _mapped(
+    node: Call, items: Sequence[sg.Output], *others: sg.Output | Sequence[sg.Output]
+) -> tuple[list[sg.Output], ...]:
     """``SequenceMap``: runs a body for each element of a sequence, or of several side by side.
 
     Where that sees the names around it, onnx crashes when asked for the operator as a function.
@@ -113,17 +116,17 @@ def _mapped(node: Call, items: Sequence[sg.Output], *others: Any) -> Any:
 # ---------------------------------------------------------------------------------------------- optional
 
 
-def _optional(node: Call, x: sg.Output | None = None) -> Any:
+def _optional(node: Call, x: sg.Output | None = None) -> sg.Output | None:
     return x
 
 
-def _content(node: Call, x: sg.Output | None = None) -> Any:
+def _content(node: Call, x: sg.Output | None = None) -> sg.Output:
     if x is None:
         node.fail("its optional operand holds nothing")
     return x
 
 
-def _holds(node: Call, x: sg.Output | None = None) -> Any:
+def _holds(node: Call, x: sg.Output | None = None) -> Known:
     return Known(np.bool_(x is not None))
 
 

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.attention import precision
-from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.interop.onnx.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
 from stopgrad.ops.fourier import transforms as fourier
 
 
-def _joined(x: sg.Output) -> Any:
+def _joined(x: sg.Output) -> sg.Output:
     """Numbers without the last axis: real if it has one element, complex if it has two."""
     return x[..., 0] if x.shape[-1] == 1 else sg.complex(x[..., 0], x[..., 1])
 
 
-def _pairs(x: sg.Output) -> Any:
+def _pairs(x: sg.Output) -> sg.Output:
     return sg.stack([sg.real(x), sg.imag(x)], axis=-1)
 
 
-def _transformed(x: sg.Output, length: int | None, axis: int, one_sided: bool) -> Any:
+def _transformed(x: sg.Output, length: int | None, axis: int, one_sided: bool) -> sg.Output:
     """The spectrum along an axis; with *one_sided*, only the half that determines that of real numbers."""
     if not one_sided:
         return fourier.fft(x if x.dtype.is_complex else sg.complex(x, sg.zeros_like(x)), length, axis)
@@ -36,7 +35,9 @@ def _transformed(x: sg.Output, length: int | None, axis: int, one_sided: bool) -
 
 
 @knows(1, 2)
-def dft(node: Call, x: sg.Output, length: Known | None = None, axis: sg.Output | Known | None = None) -> Any:
+def dft(
+    node: Call, x: sg.Output, length: Known | None = None, axis: sg.Output | Known | None = None
+) -> sg.Output:
     if node.opset < 20:
         place = int(node.attribute("axis", 1))
     else:
@@ -61,7 +62,7 @@ def stft(
     step: sg.Output | Known,
     window: sg.Output | None = None,
     length: sg.Output | Known | None = None,
-) -> Any:
+) -> sg.Output:
     """Spectra of frames: [batch, frames, frequencies, 2]."""
     hop = int(node.known(1, step).item())
     width = window.shape[0] if window is not None else None
@@ -79,7 +80,7 @@ def stft(
 
 
 @knows(0, 1, 2, 3, 4)
-def mel_weights(node: Call, *operands: sg.Output | Known) -> Any:
+def mel_weights(node: Call, *operands: sg.Output | Known) -> sg.Output:
     """``MelWeightMatrix``: a constant, so its operands must be known."""
     values = [node.known(i, x) for i, x in enumerate(operands)]
     bounded(math.prod([abs(int(x.item())) + 3 for x in values[:2]]), "so many frequencies")
@@ -88,14 +89,18 @@ def mel_weights(node: Call, *operands: sg.Output | Known) -> Any:
     return sg.constant(np.asarray(matrix))
 
 
-def _window(formula: Callable[..., Any]) -> Any:
+Formula = Callable[[sg.Output], sg.Output]
+"""The value of a window at angles."""
+
+
+def _window(formula: Formula) -> Rule:
     """The rule for a window, from a formula for its value at an angle from 0 to 2π.
 
     The operators' own bodies compute in single precision, also where they are asked for double.
     """
 
     @knows(0)
-    def rule(node: Call, size: sg.Output | Known) -> Any:
+    def rule(node: Call, size: sg.Output | Known) -> sg.Output:
         dtype = precision(node, "output_datatype", sg.float32)
         (count,) = node.sizes(size, 0)
         last = count if node.attribute("periodic", 1) else count - 1
@@ -106,7 +111,7 @@ def _window(formula: Callable[..., Any]) -> Any:
     return rule
 
 
-def _cosines(*weights: float) -> Any:
+def _cosines(*weights: float) -> Formula:
     """A sum of cosines of multiples of an angle."""
     return lambda turn: sg.add_n(
         [sg.multiply(sg.cos(sg.multiply(turn, float(i))), weight) for i, weight in enumerate(weights)]

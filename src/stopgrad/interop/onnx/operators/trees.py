@@ -71,7 +71,7 @@ class Forest:
             if depth > _DEEPEST:
                 node.fail("a tree leads back to a node above")
 
-    def leaves(self, node: Call, x: Any) -> Any:
+    def leaves(self, node: Call, x: sg.Output) -> sg.Output:
         """The leaf of each row in each tree, [n, trees]."""
         kinds = sorted({mode for mode in self.modes if mode != "LEAF"})
         readable = {*_COMPARED} if self.members is None else {*_COMPARED, "BRANCH_MEMBER"}
@@ -95,7 +95,7 @@ class Forest:
             here = sg.where(holds, yes, no)
         return here
 
-    def _holds(self, kinds: list[str], value: Any, limit: Any, here: Any) -> Any:
+    def _holds(self, kinds: list[str], value: sg.Output, limit: sg.Output, here: sg.Output) -> sg.Output:
         if not kinds:
             return sg.zeros_like(value, dtype=sg.bool_)
         holds = self._compared(kinds[0], value, limit, here)
@@ -104,13 +104,13 @@ class Forest:
             holds = sg.where(of_kind, self._compared(kind, value, limit, here), holds)
         return holds
 
-    def _compared(self, kind: str, value: Any, limit: Any, here: Any) -> Any:
+    def _compared(self, kind: str, value: sg.Output, limit: sg.Output, here: sg.Output) -> sg.Output:
         if kind != "BRANCH_MEMBER" or self.members is None:
             return _COMPARED[kind](value, limit)
         members = sg.gather(sg.constant(self.members), here)
         return sg.reduce_any(sg.equal(sg.expand_dims(value, value.ndim), members), axis=-1)
 
-    def scores(self, node: Call, x: Any) -> Any:
+    def scores(self, node: Call, x: sg.Output) -> sg.Output:
         """What the leaves of each row say together, [n, targets]."""
         kind = node.attribute("aggregate_function", "SUM")
         kind = ("AVERAGE", "SUM", "MIN", "MAX")[kind] if isinstance(kind, int) else kind
@@ -176,7 +176,7 @@ def _place(node: Call, places: dict[tuple[int, int], int], key: tuple[int, int])
     return places[key]
 
 
-def _regression(node: Call, x: sg.Output) -> Any:
+def _regression(node: Call, x: sg.Output) -> sg.Output:
     targets = int(node.attribute("n_targets", 1))
     forest, has = _read(node, "target", targets)
     if not has.all() and node.attribute("aggregate_function", "SUM") in ("MIN", "MAX"):
@@ -187,11 +187,11 @@ def _regression(node: Call, x: sg.Output) -> Any:
     return sg.cast(transformed(node, scores), sg.float32)
 
 
-def _rows(x: sg.Output, forest: Forest) -> Any:
+def _rows(x: sg.Output, forest: Forest) -> sg.Output:
     return sg.cast(x, sg.float64 if forest.values.dtype == np.float64 else sg.float32)
 
 
-def _classification(node: Call, x: sg.Output) -> Any:
+def _classification(node: Call, x: sg.Output) -> sg.Output | tuple[sg.Output, sg.Output]:
     classes = labels_of(node)
     forest, has = _read(node, "class", max(classes, 1))
     scores, base = forest.scores(node, _rows(x, forest)), _numbers(node, "base_values")
@@ -204,7 +204,9 @@ def _classification(node: Call, x: sg.Output) -> Any:
     return labelled(node, first_largest(scores)), sg.cast(transformed(node, scores), sg.float32)
 
 
-def _of_one_class(node: Call, forest: Forest, score: Any, base: np.ndarray[Any, Any]) -> Any:
+def _of_one_class(
+    node: Call, forest: Forest, score: sg.Output, base: np.ndarray[Any, Any]
+) -> tuple[sg.Output, sg.Output]:
     """Two classes, of which the leaves name one: probabilities if no weight is negative, else margins."""
     if len(base):
         score = score + base.astype(forest.values.dtype)[-1:]
@@ -213,7 +215,7 @@ def _of_one_class(node: Call, forest: Forest, score: Any, base: np.ndarray[Any, 
     return labelled(node, chosen), sg.cast(of_two(node, score, negated=not positive), sg.float32)
 
 
-def _ensemble(node: Call, x: sg.Output) -> Any:
+def _ensemble(node: Call, x: sg.Output) -> sg.Output:
     """``TreeEnsemble``: nodes and leaves are numbered apart, and roots are named."""
     features = np.asarray(node.attribute("nodes_featureids", []), np.int64)
     values = np.asarray(node.attribute("nodes_splits")).reshape(-1)

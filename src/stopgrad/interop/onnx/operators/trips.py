@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Body, Known
+from stopgrad.base.types import Size
+from stopgrad.interop.onnx.operators.calling import Body, Known, Value
 from stopgrad.interop.onnx.reading import array_from
 
 _PASSES = frozenset({"Identity", "Cast", "Squeeze", "Reshape", "Unsqueeze"})
@@ -22,9 +24,9 @@ class _Line(NamedTuple):
     """A whole number as a function of the step: start + slope * step; sizes may be symbolic."""
 
     slope: int
-    start: Any
+    start: Size
 
-    def at(self, step: Any) -> Any:
+    def at(self, step: Size) -> Size:
         return self.start + self.slope * step
 
 
@@ -37,18 +39,18 @@ class Trips:
         count: the most steps, a number or a symbolic size.
     """
 
-    def __init__(self, body: Body, states: list[Any], count: Any) -> None:
+    def __init__(self, body: Body, states: Sequence[Value], count: Size) -> None:
         self._nodes = {str(y): node for node in body.graph.node for y in node.output}
         self._arrays = {str(t.name): t for t in body.graph.initializer}
         self._body, self._states, self._count = body, states, count
 
-    def all_made(self, condition: Any) -> bool:
+    def all_made(self, condition: sg.Output | bool) -> bool:
         """Whether no condition ends the loop before its count."""
         return self._begins(condition) and self._holds(self._body.outputs[0])
 
     # ------------------------------------------------------------------------------------ the first step
 
-    def _begins(self, x: Any) -> bool:
+    def _begins(self, x: sg.Output | bool) -> bool:
         """Whether the first condition, a tensor of our graph, holds where the count is above 0."""
         if x is True:
             return True
@@ -109,9 +111,10 @@ class Trips:
 
     def _state(self, k: int) -> _Line | None:
         """A state that does not change, or to which the body adds a constant."""
-        if k < 0 or not isinstance(self._states[k], Known):
+        state = self._states[k] if k >= 0 else None
+        if not isinstance(state, Known):
             return None
-        start, end = _number(self._states[k].array), self._body.outputs[1 + k]
+        start, end = _number(state.array), self._body.outputs[1 + k]
         slope = self._grows(end, self._body.inputs[2 + k])
         return None if start is None or slope is None else _Line(slope, start)
 
@@ -130,7 +133,7 @@ class Trips:
     def _argument(self, name: str) -> int | None:
         return self._body.inputs.index(name) if name in self._body.inputs else None
 
-    def _value(self, name: str) -> Any:
+    def _value(self, name: str) -> Size | None:
         """One number that is stored in the body or known around it; None if it is none."""
         if name in self._arrays:
             return _number(array_from(self._arrays[name], None, "a number of a loop"))
@@ -145,7 +148,7 @@ class Trips:
         return _number(around.array) if isinstance(around, Known) else None
 
 
-def _number(array: np.ndarray[Any, Any]) -> Any:
+def _number(array: np.ndarray[Any, Any]) -> Size | None:
     """The one number or size in an array; None if it has more, or no whole one."""
     if array.size != 1:
         return None
@@ -157,7 +160,7 @@ def _number(array: np.ndarray[Any, Any]) -> Any:
     return int(number) if array.dtype.kind in "iuf" and float(number).is_integer() else None
 
 
-def _size(x: sg.Output) -> Any:
+def _size(x: sg.Output) -> Size | None:
     """A constant or size of our graph, through conversions; None if it is none."""
     while x.op.type in ("Cast", "Identity", "Reshape", "Squeeze"):
         x = x.op.inputs[0]
@@ -166,6 +169,6 @@ def _size(x: sg.Output) -> Any:
     return _number(np.asarray(x.op.value.array)) if x.op.type == "Const" else None
 
 
-def _surely(difference: Any) -> bool:
+def _surely(difference: Size) -> bool:
     """Whether a difference is a number, and not negative."""
     return not isinstance(difference, sg.Dim) and difference >= 0

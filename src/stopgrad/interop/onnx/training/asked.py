@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import onnx
 
@@ -15,13 +15,17 @@ import stopgrad as sg
 from stopgrad.base.coercion import is_whole, real
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import DType
+from stopgrad.graph.graph import Output
 from stopgrad.interop.onnx.reading import Source, read
 from stopgrad.interop.onnx.training.adapters import Lora
 from stopgrad.interop.onnx.training.budget.fitting import Budget
 from stopgrad.interop.onnx.training.losses import LOSSES
 from stopgrad.interop.onnx.training.specs import Spec, function_of, spec_of
+from stopgrad.train.optimizers.rules import Rate
+from stopgrad.train.optimizers.schedules import Schedule
+from stopgrad.train.optimizers.update import Update
 
-OPTIMIZERS: dict[str, Callable[..., Any]] = {
+OPTIMIZERS: dict[str, Callable[..., Update]] = {
     name: getattr(sg.optimizers, name)
     for name in ("sgd", "adam", "adamw", "lion", "rmsprop", "adagrad", "adafactor", "muon")
 }
@@ -36,7 +40,7 @@ FIRST_SCALE = 65536.0
 _BESIDES = ("no_decay", "clip_value", "average")
 """Options that all optimisers have; their other common options are arguments of ``training`` itself."""
 
-SCHEDULES: dict[str, Callable[..., Any]] = {
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
     name: getattr(sg.optimizers, name)
     for name in ("constant", "linear", "polynomial", "cosine", "exponential", "piecewise")
 }
@@ -45,12 +49,15 @@ SCHEDULES: dict[str, Callable[..., Any]] = {
 _WARMUP = "warmup"
 """The option of all schedules: for how many steps the rate first grows from 0."""
 
-Loss = Spec | Source | Callable[..., Any]
+Loss = Spec | Source | Callable[..., Output]
 """A loss: by name, as an ONNX model, or as a function of the outputs."""
 
 
+R = TypeVar("R")
+
+
 @dataclass(frozen=True)
-class Chosen:
+class Chosen(Generic[R]):
     """An optimiser or schedule: one of ours with options, or a user's function.
 
     Attributes:
@@ -59,7 +66,7 @@ class Chosen:
     """
 
     spec: Spec
-    call: Callable[..., Any]
+    call: Callable[..., R]
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ class Asked:
     """The arguments of :func:`stopgrad.onnx.training`."""
 
     loss: Loss
-    optimizer: Chosen
+    optimizer: Chosen[Update]
     freeze: list[str]
     only: list[str]
     train: list[str]
@@ -76,7 +83,7 @@ class Asked:
     clip: float | None
     lora: Lora | None
     accumulate: int
-    schedule: Chosen | None
+    schedule: Chosen[Output] | None
     learning_rate: float | None
     mode: str
     opset: int
@@ -95,7 +102,7 @@ class Asked:
         if self.learning_rate is not None and self.schedule is not None:
             raise ArgumentError("a schedule gives the learning rate; leave one of the two out")
 
-    def settings(self, rate: Any) -> dict[str, Any]:
+    def settings(self, rate: Rate | None) -> dict[str, Any]:
         """The optimiser's arguments besides its options, among them the learning rate of the step."""
         arguments: dict[str, Any] = {"learning_rate": rate}
         if self.optimizer.spec.name == "muon":
@@ -153,7 +160,7 @@ def loss_of(loss: object) -> Loss:
     )
 
 
-def optimizer_of(optimizer: object) -> Chosen:
+def optimizer_of(optimizer: object) -> Chosen[Update]:
     """An optimiser: a name with options, or a function.
 
     Raises:
@@ -188,7 +195,7 @@ def precision_of(precision: object, loss_scale: object) -> tuple[DType | None, f
     return dtype, float(real(loss_scale))
 
 
-def schedule_of(schedule: object) -> Chosen | None:
+def schedule_of(schedule: object) -> Chosen[Output] | None:
     """A schedule: a name with options, or a function of the number of the step.
 
     Raises:

@@ -7,16 +7,20 @@ module is at hand, both gradients are computed, of the same loss at the same inp
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, GradientError
 from stopgrad.base.namespaces import require
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.exporting import resting
 from stopgrad.interop.onnx.weights import Verdict
+
+if TYPE_CHECKING:
+    import torch
 
 _SHOWN = 4
 _RELATIVE, _LEAST = 0.02, 1e-6
@@ -24,8 +28,8 @@ _RELATIVE, _LEAST = 0.02, 1e-6
 
 
 def compare(
-    module: Any,
-    inputs: Any,
+    module: torch.nn.Module | None,
+    inputs: torch.Tensor | Sequence[torch.Tensor] | None,
     model: Model,
     trained: Sequence[str],
     verdicts: Mapping[str, Verdict],
@@ -82,7 +86,10 @@ def _sources(name: str, verdicts: Mapping[str, Verdict], theirs: Mapping[str, An
 
 
 def _without(
-    module: Any, arguments: Sequence[Any], lost: Sequence[str], sources: Mapping[str, list[str]]
+    module: torch.nn.Module,
+    arguments: Sequence[torch.Tensor],
+    lost: Sequence[str],
+    sources: Mapping[str, list[str]],
 ) -> str:
     """What is said of parameters that only the file has gradients of."""
     sgt = require("stopgrad.torch", "training(module=...)", "torch")
@@ -103,7 +110,7 @@ def _without(
     )
 
 
-def _of_module(module: Any, arguments: Sequence[Any]) -> dict[str, Any]:
+def _of_module(module: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> dict[str, NumpyArray | None]:
     """The gradient of the sum of the squares of the module's results, by the names of its parameters."""
     torch = require("torch", "training(module=...)", "torch")
     parameters = dict(module.named_parameters())
@@ -118,7 +125,7 @@ def _of_module(module: Any, arguments: Sequence[Any]) -> dict[str, Any]:
     return dict.fromkeys(parameters) | dict(zip(learnable, arrays, strict=True))
 
 
-def _leaves(x: Any) -> Iterator[Any]:
+def _leaves(x: object) -> Iterator[Any]:
     """The values in nested tuples, lists and mappings."""
     if isinstance(x, Mapping):
         x = list(x.values())

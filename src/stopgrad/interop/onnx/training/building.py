@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -99,7 +98,7 @@ def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[st
     return Judgement(model, value, asks.labels, [*model.notes, *asks.notes])
 
 
-def _of_function(loss: Callable[..., Any], asks: Judged) -> Output:
+def _of_function(loss: Callable[..., Output], asks: Judged) -> Output:
     """A loss that is a function of the outputs; the placeholders that it makes become inputs."""
     before = set(asks.outputs.values())
     value = scalar(loss(dict(asks.outputs)), asks.name)

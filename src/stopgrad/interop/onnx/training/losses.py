@@ -6,7 +6,6 @@ Each is a scalar, a mean, and equal to PyTorch's function of that name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, DTypeError, ShapeError
@@ -141,7 +140,7 @@ def _last(x: Output, axis: int) -> Output:
     return x if axis == ndim - 1 else sg.transpose(x, order)
 
 
-def _classes(x: Output, axis: int) -> Any:
+def _classes(x: Output, axis: int) -> Output | int:
     size = x.shape[axis]
     return size if isinstance(size, int) else sg.cast(sg.shape(x)[axis], x.dtype)
 

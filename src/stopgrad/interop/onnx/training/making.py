@@ -6,7 +6,7 @@ import glob
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import onnx
 
@@ -52,6 +52,10 @@ from stopgrad.interop.onnx.weights.sharing import shared
 from stopgrad.interop.onnx.weights.verdicts import QUANTISES
 from stopgrad.interop.shared.building import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
+from stopgrad.train.optimizers.update import Update
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,8 @@ class TrainingFiles:
 def training(
     model: ModelSource | Model,
     *,
-    loss: AnyPath | Callable[..., Any],
-    optimizer: str | Callable[..., Any] = "adamw",
+    loss: AnyPath | Callable[..., Output],
+    optimizer: str | Callable[..., Update] = "adamw",
     folder: AnyPath | None,
     freeze: str | Iterable[str] = (),
     only: str | Iterable[str] = (),
@@ -91,7 +95,7 @@ def training(
     clip: float | None = None,
     lora: str | Sequence[str] | Lora | Mapping[str, Any] | None = None,
     accumulate: int = 1,
-    schedule: str | Callable[..., Any] | None = None,
+    schedule: str | Callable[[Output], Output] | None = None,
     learning_rate: float | None = None,
     mode: str = "model",
     precision: str | None = None,
@@ -102,8 +106,8 @@ def training(
     maximum_iterations: int | None = None,
     memory: str | int | None = None,
     sizes: Mapping[str, int] | None = None,
-    module: Any = None,
-    inputs: Any = None,
+    module: torch.nn.Module | None = None,
+    inputs: torch.Tensor | Sequence[torch.Tensor] | None = None,
 ) -> TrainingFiles:
     """Write training graphs of a model: plain ONNX, which any stock runtime executes.
 
@@ -266,7 +270,7 @@ class _Read(NamedTuple):
 
     trained: Model
     used: Model
-    shapes: Forms
+    shapes: Forms | None
     verdicts: Mapping[str, Verdict]
     notes: list[str]
 
@@ -346,7 +350,7 @@ def _aliases(model: onnx.ModelProto) -> dict[str, str]:
     return aliases
 
 
-def _model(plan: Plan, opset: int) -> Any:
+def _model(plan: Plan, opset: int) -> onnx.ModelProto:
     """One of the graphs as a model, without gates, which have no effect any more."""
     xs, ys = [port.value for port in plan.inputs], [port.value for port in plan.outputs]
     done = rewrite(ys, xs, (erase_gates, added_by_rows))

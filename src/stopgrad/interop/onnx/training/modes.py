@@ -33,8 +33,8 @@ class Forms:
         notes: remarks for the user.
     """
 
-    training: Any
-    inference: Any
+    training: onnx.ModelProto
+    inference: onnx.ModelProto
     statistics: dict[str, str] = field(default_factory=dict)
     fixed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Forms:
         return self.training is not self.inference
 
 
-def taken_in(source: Source) -> Any:
+def taken_in(source: Source) -> onnx.ModelProto:
     """A copy of a model with all data in it, and a name for each unknown size.
 
     Raises:
@@ -105,13 +105,13 @@ def forms(model: onnx.ModelProto, mode: str) -> Forms:
     return both
 
 
-def _copy(model: onnx.ModelProto) -> Any:
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     return copy
 
 
-def _of_type(model: onnx.ModelProto, op_type: str) -> Iterable[Any]:
+def _of_type(model: onnx.ModelProto, op_type: str) -> Iterable[onnx.NodeProto]:
     return (node for node in model.graph.node if node.op_type == op_type and not domain_of(node))
 
 
@@ -195,7 +195,7 @@ def _find_statistics(both: Forms) -> None:
                 graph.output.append(onnx.helper.make_empty_tensor_value_info(result))
 
 
-def opened(model: onnx.ModelProto, weights: list[str]) -> Any:
+def opened(model: onnx.ModelProto, weights: list[str]) -> onnx.ModelProto:
     """A model with some of its initializers turned into inputs, after its own.
 
     Quantised ones become inputs of floats, in place of what makes floats of them.

@@ -144,7 +144,7 @@ def manifest_of(asked: Asked, step: Step, plans: Mapping[str, Plan]) -> dict[str
     }
 
 
-def _spoken(choice: Any) -> dict[str, Any]:
+def _spoken(choice: object) -> dict[str, Any]:
     """A name with its options."""
     if isinstance(choice, Spec):
         return {"name": choice.name, "options": dict(choice.options)}

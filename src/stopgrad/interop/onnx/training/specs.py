@@ -6,11 +6,13 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from stopgrad.base.errors import ArgumentError
 
 Value = bool | int | float | str
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,11 @@ def _value(text: str) -> Value:
 
 def function_of(
     spec: Spec,
-    table: Mapping[str, Callable[..., Any]],
+    table: Mapping[str, Callable[..., R]],
     what: str,
     own: Sequence[str] = ("judged",),
     more: Sequence[str] = (),
-) -> tuple[Callable[..., Any], dict[str, Any]]:
+) -> tuple[Callable[..., R], dict[str, Any]]:
     """The function of a name in a table, and its options by name.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import onnx
 
@@ -128,7 +128,7 @@ WEIGHTS = frozenset({"matrix", "kernel", "bias", "scale", "slope", "table"})
 class Use(NamedTuple):
     """A node that reads a tensor, and the position of the operand."""
 
-    node: Any
+    node: onnx.NodeProto
     position: int
 
     @property
@@ -157,7 +157,7 @@ class Uses:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.readers: dict[str, list[Use]] = defaultdict(list)
-        self.makers: dict[str, Any] = {}
+        self.makers: dict[str, onnx.NodeProto] = {}
         self.stored = {text(t.name) for t in model.graph.initializer}
         inner = [node for outer in model.graph.node for graph in graphs_in(outer) for node in graph.node]
         for node in [*model.graph.node, *inner]:
@@ -193,16 +193,20 @@ class Uses:
             return "quantisation"  # The product of two scales, by which a product of integers is multiplied.
         if use.operator == "Mul":
             return "scale" if operator in NORMS else ""
-        scaled = operator == "Mul" and any(self._is_norm(text(x)) for x in maker.input)
+        scaled = operator == "Mul" and maker is not None and any(self._is_norm(text(x)) for x in maker.input)
         return (
-            "bias" if scaled or operator in NORMS or (operator in _LINEAR and self._is_linear(maker)) else ""
+            "bias"
+            if scaled
+            or operator in NORMS
+            or (operator in _LINEAR and maker is not None and self._is_linear(maker))
+            else ""
         )
 
     def _is_norm(self, name: str) -> bool:
         maker = self._maker(name)
         return maker is not None and text(maker.op_type) in NORMS
 
-    def _maker(self, name: str) -> Any:
+    def _maker(self, name: str) -> onnx.NodeProto | None:
         """The node that makes a tensor's numbers, before those that only move them."""
         for _ in range(LONGEST):
             node = self.makers.get(name)
@@ -211,7 +215,7 @@ class Uses:
             name = text(node.input[0])
         return None
 
-    def _is_linear(self, node: Any) -> bool:
+    def _is_linear(self, node: onnx.NodeProto) -> bool:
         """Whether one of the operands of a product is stored: a layer, not a product of two activations."""
         return any(self._is_stored(text(x)) for x in node.input)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,8 +25,31 @@ from stopgrad.interop.shared.calling import (
     knows_all as knows_all,
 )
 from stopgrad.interop.shared.conversions import Refused as Refused
-from stopgrad.interop.tensorflow.nodes import Function as Function
+from stopgrad.interop.tensorflow.functions import Library
+from stopgrad.interop.tensorflow.nodes import Body, Function as Function, Source
 from stopgrad.interop.tensorflow.objects import OUTSIDE
+
+
+class Space(Protocol):
+    """What a :class:`Call` asks of the names that its node can see."""
+
+    body: Body
+    path: str
+    values: dict[str, Sequence[Any]]
+
+    def read(self, source: Source) -> object: ...
+
+
+class Translator(calling.Translator, Protocol):
+    """What a :class:`Call` asks of the translator that builds the graph."""
+
+    library: Library
+    drawn: int
+
+    def next_key(self, seed: int, seed2: int) -> sg.Output: ...
+    def outside(self, source: Source) -> object: ...
+    def trying(self) -> AbstractContextManager[None]: ...
+    def inside(self, step: sg.Output | None = None) -> AbstractContextManager[None]: ...
 
 
 class Call(calling.Call):
@@ -50,10 +73,10 @@ class Call(calling.Call):
         outputs: int,
         attributes: dict[str, Any],
         operands: Sequence[Any],
-        translator: Any,
+        translator: Translator,
         open_attributes: Mapping[str, Any] | None = None,
         depth: int = 0,
-        space: Any = None,
+        space: Space | None = None,
     ) -> None:
         super().__init__(op_type, name, outputs, attributes, operands, translator)
         self._space = space
@@ -70,7 +93,7 @@ class Call(calling.Call):
         """
         return self._numbers(self._position(x), x)
 
-    def next_key(self, seed: int = 0, seed2: int = 0) -> Any:
+    def next_key(self, seed: int = 0, seed2: int = 0) -> sg.Output:
         """A key for random numbers: from the two seeds, or a different one for each node if both are 0."""
         return self._translator.next_key(seed, seed2)
 
@@ -80,9 +103,9 @@ class Call(calling.Call):
         count: int = self._space.body.read_results(self.name.removeprefix(self._space.path))
         return count
 
-    def captured(self, function: str) -> list[Any] | None:
+    def captured(self, function: str) -> list[object] | None:
         """What a function took from the one around the node; None if it is not known here."""
-        captures = []
+        captures: list[object] = []
         for name, source in self.library.objects.captured.get(function, ()):
             if name == OUTSIDE:
                 captures.append(self._translator.outside(source))
@@ -98,7 +121,7 @@ class Call(calling.Call):
         return self._raw
 
     @property
-    def library(self) -> Any:
+    def library(self) -> Library:
         """The functions of the graph, a :class:`stopgrad.interop.tensorflow.functions.Library`."""
         return self._translator.library
 
@@ -112,16 +135,16 @@ class Call(calling.Call):
         attempt: AbstractContextManager[None] = self._translator.trying()
         return attempt
 
-    def inside(self, step: Any = None) -> AbstractContextManager[None]:
+    def inside(self, step: sg.Output | None = None) -> AbstractContextManager[None]:
         """A context for the body of a branch, or of a loop at this step: there no variable is written."""
         context: AbstractContextManager[None] = self._translator.inside(step)
         return context
 
-    def variable(self, name: str, is_reference: bool) -> Any:
+    def variable(self, name: str, is_reference: bool) -> object:
         """The variable of a name."""
         return self._translator.variable(name, is_reference)
 
-    def write(self, variable: Any, value: Any) -> None:
+    def write(self, variable: object, value: sg.Output | Known) -> None:
         """Give a variable another value.
 
         Raises:

@@ -55,7 +55,13 @@ class _Results:
         return tuple(results)
 
 
-def _chosen(node: Call, functions: Sequence[Function], args: Sequence[Any], build: Any) -> tuple[Any, ...]:
+Build = Callable[[list[Callable[[], list[Any]]]], Sequence[sg.Output] | sg.Output]
+"""Builds the choice between functions without arguments."""
+
+
+def _chosen(
+    node: Call, functions: Sequence[Function], args: Sequence[object], build: Build
+) -> tuple[Any, ...]:
     """One of several functions; *build* gets them as functions without arguments."""
     results = _Results(node)
 
@@ -72,7 +78,7 @@ def _chosen(node: Call, functions: Sequence[Function], args: Sequence[Any], buil
     return results.rebuilt(chosen)
 
 
-def _truth(node: Call, x: sg.Output) -> Any:
+def _truth(node: Call, x: sg.Output) -> sg.Output:
     """Whether a scalar is true; a number is where it is not 0, other tensors where they have elements."""
     if x.ndim:
         return sg.constant(True) if 0 not in x.shape else sg.constant(False)
@@ -80,7 +86,7 @@ def _truth(node: Call, x: sg.Output) -> Any:
 
 
 @knows_all
-def _if(node: Call, condition: Any, *args: Any) -> tuple[Any, ...]:
+def _if(node: Call, condition: sg.Output | Known, *args: object) -> tuple[Any, ...]:
     """One branch if the condition is known; otherwise a ``cond`` of both."""
     branches = [node.attribute("then_branch"), node.attribute("else_branch")]
     if node.is_known(condition) and isinstance(condition, Known) and not condition.is_symbolic:
@@ -90,7 +96,7 @@ def _if(node: Call, condition: Any, *args: Any) -> tuple[Any, ...]:
 
 
 @knows_all
-def _case(node: Call, index: Any, *args: Any) -> tuple[Any, ...]:
+def _case(node: Call, index: sg.Output | Known, *args: object) -> tuple[Any, ...]:
     """The function of an index; the last one if there is none of that index."""
     branches: list[Function] = node.attribute("branches")
     if isinstance(index, Known) and not index.is_symbolic:
@@ -106,7 +112,7 @@ def _case(node: Call, index: Any, *args: Any) -> tuple[Any, ...]:
 
 
 @knows_all
-def _while(node: Call, *states: Any) -> tuple[Any, ...]:
+def _while(node: Call, *states: object) -> tuple[Any, ...]:
     return Loop(node, node.attribute("cond"), node.attribute("body"), states).built()
 
 

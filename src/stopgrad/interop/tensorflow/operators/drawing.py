@@ -7,32 +7,32 @@ every engine, which are not those of TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import wanted_dtype
 
-Drawn = Callable[[Call, Any, list[Any]], Any]
+Drawn = Callable[[Call, sg.Output, list[Size]], sg.Output]
 """Draws numbers for a node, with a key, of a shape."""
 
 
-def _own_key(node: Call) -> Any:
+def _own_key(node: Call) -> sg.Output:
     return node.next_key(int(node.attribute("seed", 0)), int(node.attribute("seed2", 0)))
 
 
-def _uniform(node: Call, key: Any, shape: list[Any]) -> Any:
+def _uniform(node: Call, key: sg.Output, shape: list[Size]) -> sg.Output:
     return sg.random_uniform(shape, key, dtype=wanted_dtype(node, "dtype", sg.float32))
 
 
-def _normal(node: Call, key: Any, shape: list[Any]) -> Any:
+def _normal(node: Call, key: sg.Output, shape: list[Size]) -> sg.Output:
     return sg.random_normal(shape, key, dtype=wanted_dtype(node, "dtype", sg.float32))
 
 
-def _truncated(node: Call, key: Any, shape: list[Any]) -> Any:
+def _truncated(node: Call, key: sg.Output, shape: list[Size]) -> sg.Output:
     return sg.random_truncated_normal(shape, key, dtype=wanted_dtype(node, "dtype", sg.float32))
 
 
@@ -41,7 +41,7 @@ def _truncated(node: Call, key: Any, shape: list[Any]) -> Any:
 
 def _stateful(draw: Drawn) -> Rule:
     @knows(0)
-    def rule(node: Call, shape: sg.Output | Known) -> Any:
+    def rule(node: Call, shape: sg.Output | Known) -> sg.Output:
         return draw(node, _own_key(node), list(node.sizes(shape)))
 
     return rule
@@ -91,7 +91,7 @@ def _key_at(key: sg.Output, counter: sg.Output) -> sg.Output:
 
 def _stateless(draw: Drawn) -> Rule:
     @knows(0)
-    def rule(node: Call, shape: sg.Output | Known, seed: sg.Output) -> Any:
+    def rule(node: Call, shape: sg.Output | Known, seed: sg.Output) -> sg.Output:
         return draw(node, _key_from(seed), list(node.sizes(shape)))
 
     return rule
@@ -99,7 +99,9 @@ def _stateless(draw: Drawn) -> Rule:
 
 def _stateless_v2(draw: Drawn) -> Rule:
     @knows(0, 3)
-    def rule(node: Call, shape: sg.Output | Known, key: sg.Output, counter: sg.Output, algorithm: Any) -> Any:
+    def rule(
+        node: Call, shape: sg.Output | Known, key: sg.Output, counter: sg.Output, algorithm: sg.Output | Known
+    ) -> sg.Output:
         return draw(node, _key_at(key, counter), list(node.sizes(shape)))
 
     return rule
@@ -107,7 +109,7 @@ def _stateless_v2(draw: Drawn) -> Rule:
 
 @knows(0)
 def _stateless_integers(
-    node: Call, shape: sg.Output | Known, seed: sg.Output, low: Any, high: Any
+    node: Call, shape: sg.Output | Known, seed: sg.Output, low: sg.Output | Known, high: sg.Output | Known
 ) -> sg.Output:
     return sg.random_integers(list(node.sizes(shape)), _key_from(seed), low, high, low.dtype)
 
@@ -118,9 +120,9 @@ def _stateless_integers_v2(
     shape: sg.Output | Known,
     key: sg.Output,
     counter: sg.Output,
-    algorithm: Any,
-    low: Any,
-    high: Any,
+    algorithm: sg.Output | Known,
+    low: sg.Output | Known,
+    high: sg.Output | Known,
 ) -> sg.Output:
     return sg.random_integers(list(node.sizes(shape)), _key_at(key, counter), low, high, low.dtype)
 
@@ -133,7 +135,7 @@ def _stateless_multinomial(
     return brought(drawn, wanted_dtype(node, "output_dtype", sg.int64))
 
 
-def _key_and_counter(node: Call, seed: sg.Output) -> Any:
+def _key_and_counter(node: Call, seed: sg.Output) -> tuple[sg.Output, sg.Output]:
     """A number of 64 bits that stands for the seed, and a counter at its beginning."""
     low, high = (sg.cast(_low(seed[i]), sg.uint64) for i in (0, 1))
     number = sg.bitwise_xor(low, sg.left_shift(high, brought(32, sg.uint64)))

@@ -13,12 +13,12 @@ from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Rule, Table
 
 
-def unary(function: Callable[..., Any]) -> Rule:
+def unary(function: Callable[..., sg.Output]) -> Rule:
     """A rule for one operand, from a function of it."""
     return lambda node, x: function(x)
 
 
-def binary(function: Callable[..., Any]) -> Rule:
+def binary(function: Callable[..., sg.Output]) -> Rule:
     """A rule for two operands, from a function of them."""
     return lambda node, x, y: function(x, y)
 
@@ -37,10 +37,10 @@ def _approximately_equal(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     return sg.less(distance, brought(node.attribute("tolerance", 1e-5), distance.dtype))
 
 
-def _compared(function: Callable[..., Any], otherwise: bool) -> Rule:
+def _compared(function: Callable[..., sg.Output], otherwise: bool) -> Rule:
     """``Equal`` and ``NotEqual``, which may answer for shapes that do not broadcast."""
 
-    def rule(node: Call, x: sg.Output, y: sg.Output) -> Any:
+    def rule(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
         if not node.attribute("incompatible_shape_error", True):
             try:
                 sg.broadcast_static_shape(tuple(x.shape), tuple(y.shape))
@@ -62,10 +62,10 @@ def _shifted_left(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     return sg.left_shift(x, sg.minimum(sg.maximum(y, brought(0, y.dtype)), last))
 
 
-def _zero_at_zero(function: Callable[..., Any]) -> Rule:
+def _zero_at_zero(function: Callable[..., sg.Output]) -> Rule:
     """A rule for a product that is 0 where x is 0; TensorFlow's gradient towards x is 0 there, too."""
 
-    def rule(node: Call, x: sg.Output, y: sg.Output) -> Any:
+    def rule(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
         zero = brought(0, x.dtype)
         return function(sg.where(sg.equal(x, zero), zero, x), y)
 
@@ -101,7 +101,7 @@ def _cast(node: Call, x: sg.Output) -> sg.Output:
     return brought(x, wanted_dtype(node, "DstT"))
 
 
-def _bitcast(node: Call, x: sg.Output) -> Any:
+def _bitcast(node: Call, x: sg.Output) -> sg.Output:
     """The same bits as another type of one width: for known values, between integers, and of short floats.
 
     Keras finds negative zeros so, wherever it takes an ``argmax``.

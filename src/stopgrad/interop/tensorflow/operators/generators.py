@@ -9,7 +9,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.sizes import LARGEST
-from stopgrad.base.types import DType
+from stopgrad.base.types import DType, Size
 from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
@@ -70,10 +70,10 @@ def _broadcast_gradient_axes(node: Call, x: sg.Output | Known, y: sg.Output | Kn
     return tuple([Known(np.asarray(axes, dtype.numpy), dtype) for axes in summed])
 
 
-def _concat_offsets(node: Call, axis: sg.Output | Known, *shapes: Any) -> tuple[Any, ...]:
+def _concat_offsets(node: Call, axis: sg.Output | Known, *shapes: sg.Output | Known) -> tuple[Any, ...]:
     """Where each of several tensors begins in their concatenation."""
     along = int(node.known(axis))
-    start: Any = 0
+    start: Size = 0
     offsets = []
     for shape in shapes:
         sizes = node.sizes(shape)
@@ -101,19 +101,21 @@ def _ones_like(node: Call, x: sg.Output) -> sg.Output:
 
 
 @knows(0)
-def _empty(node: Call, shape: sg.Output | Known) -> Any:
+def _empty(node: Call, shape: sg.Output | Known) -> sg.Output:
     """``Empty``: what it holds is not defined, so it may be zeros."""
     return sg.zeros(list(node.sizes(shape)), wanted_dtype(node, "dtype"))
 
 
 @knows(0, 1, 2)
-def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
+def _range(
+    node: Call, start: sg.Output | Known, limit: sg.Output | Known, delta: sg.Output | Known
+) -> sg.Output:
     dtype = wanted_dtype(node, "Tidx", sg.int32)
     first, last, step = (_number(node, x) for x in (start, limit, delta))
     if not any(isinstance(x, sg.Dim) for x in (first, last, step)):
         if step == 0 or not all(map(math.isfinite, (first, last, step))):
             node.fail("a range has steps that are not 0, and finite limits")
-        count: Any = max(-((first - last) // step), 0)
+        count: sg.Output | Known = max(-((first - last) // step), 0)
         if dtype.is_floating:  # Rounded as numbers of this type.
             ends = np.asarray([first, last, step], dtype.numpy)
             count = max(np.ceil((ends[1] - ends[0]) / ends[2]), 0)
@@ -124,7 +126,7 @@ def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
     return sg.range(first, last, step, dtype=dtype)
 
 
-def _number(node: Call, x: sg.Output | Known) -> Any:
+def _number(node: Call, x: sg.Output | Known) -> sg.Output:
     """The one number or symbolic size that an operand holds."""
     if isinstance(x, Known) and not x.is_symbolic:
         return x.array.reshape(-1)[0].item()

@@ -187,7 +187,7 @@ _KERNELS: dict[str, tuple[float, Kernel]] = {
 """How far kernels reach, and their values at distances from their middle."""
 
 
-def _scaled(node: Call, x: sg.Output, sizes: Sequence[Any], scale: Any, move: Any) -> sg.Output:
+def _scaled(node: Call, x: sg.Output, sizes: Sequence[Any], scale: sg.Output, move: sg.Output) -> sg.Output:
     """What ``tf.image.resize`` writes for its smooth kernels, and with antialiasing."""
     factors, moves = node.known(scale).reshape(-1), node.known(move).reshape(-1)
     old = static([x.shape[1], x.shape[2], *sizes], "ScaleAndTranslate")
@@ -198,12 +198,16 @@ def _scaled(node: Call, x: sg.Output, sizes: Sequence[Any], scale: Any, move: An
 
 
 @knows(1, 2, 3)
-def _scale_and_translate(node: Call, x: sg.Output, size: Any, scale: Any, move: Any) -> sg.Output:
+def _scale_and_translate(
+    node: Call, x: sg.Output, size: sg.Output | Known, scale: sg.Output, move: sg.Output
+) -> sg.Output:
     return _scaled(node, brought(x, sg.float32), node.sizes(size), scale, move)
 
 
 @knows(2, 3)
-def _scale_and_translate_grad(node: Call, g: sg.Output, image: sg.Output, scale: Any, move: Any) -> Any:
+def _scale_and_translate_grad(
+    node: Call, g: sg.Output, image: sg.Output, scale: sg.Output, move: sg.Output
+) -> sg.Output:
     start = sg.zeros(list(image.shape), g.dtype)
     (back,) = pulled(lambda x: _scaled(node, x, g.shape[1:3], scale, move), [start], [g])
     return back
@@ -219,13 +223,13 @@ def _resizing_grad(find: Callable[[Axis], Weights]) -> Rule:
 
 
 @knows(1)
-def _nearest_grad(node: Call, g: sg.Output, size: sg.Output | Known) -> Any:
+def _nearest_grad(node: Call, g: sg.Output, size: sg.Output | Known) -> sg.Output:
     start = sg.zeros([g.shape[0], *node.sizes(size), g.shape[3]], g.dtype)
     (back,) = pulled(lambda x: _resized(node, x, g.shape[1:3], _nearest), [start], [g])
     return back
 
 
-def _patches(node: Call, x: sg.Output) -> Any:
+def _patches(node: Call, x: sg.Output) -> sg.Output:
     """The windows of images, each as one vector: [batch, rows, columns, window · channels]."""
     window, stride, dilation = ([int(n) for n in node.attribute(name)[1:3]] for name in _PATCHES)
     sizes = static(x.shape[1:3], "patches")

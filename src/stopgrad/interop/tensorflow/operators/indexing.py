@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -39,12 +38,12 @@ def _scattered(node: Call, indices: sg.Output, updates: sg.Output, shape: sg.Out
     return sg.scatter_nd(indices, updates, list(node.sizes(shape)))
 
 
-def _written(function: Callable[..., Any]) -> Rule:
+def _written(function: Callable[..., sg.Output]) -> Rule:
     return lambda node, x, indices, updates: function(x, indices, updates)
 
 
 @knows(*range(64))
-def _stitched(node: Call, *operands: Any) -> Any:
+def _stitched(node: Call, *operands: object) -> sg.Output:
     """Rows put where their indices say, which are known; of several for one place the last counts."""
     half = len(operands) // 2
     places = [node.known(x).reshape(-1) for x in operands[:half]]

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.base.sizes import Dim
-from stopgrad.base.types import DType
+from stopgrad.base.types import DType, Size
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows, knows_all
 from stopgrad.interop.tensorflow.operators.generators import sizes_known
@@ -37,21 +36,25 @@ class TensorList:
 
     __slots__ = ("_rows", "base", "dtype", "grows", "index", "item", "length", "shape", "was_read")
 
-    length: Any
-    _rows: Any
+    length: Size
+    _rows: sg.Output | None
     grows: bool
     was_read: bool
 
     def __init__(
-        self, length: Any, shape: Sequence[Any] | None, dtype: DType | None, rows: sg.Output | None = None
+        self,
+        length: Size,
+        shape: Sequence[Size | None] | None,
+        dtype: DType | None,
+        rows: sg.Output | None = None,
     ) -> None:
         self.length, self.dtype, self._rows = length, dtype, rows
-        self.shape: tuple[Any, ...] | None = tuple(shape) if shape is not None else None
+        self.shape: tuple[Size | None, ...] | None = tuple(shape) if shape is not None else None
         if rows is not None:
             self.shape, self.dtype = tuple(rows.shape[1:]), rows.dtype
         self.base: TensorList | None = None
-        self.index: Any = None
-        self.item: Any = None
+        self.index: sg.Output | Known | None = None
+        self.item: sg.Output | None = None
         self.grows = False
         self.was_read = False
 
@@ -69,7 +72,7 @@ class TensorList:
         """Whether no element was set."""
         return self._rows is None and self.base is None
 
-    def filled(self) -> Any:
+    def filled(self) -> sg.Output:
         """The elements as one tensor, to read them; those that are not set are zero.
 
         Raises:
@@ -78,7 +81,7 @@ class TensorList:
         self.was_read = True
         return self.rows()
 
-    def rows(self) -> Any:
+    def rows(self) -> sg.Output:
         """As :meth:`filled`, where the list is only handed on."""
         if self._rows is None and self.base is not None:
             if self.grows:
@@ -99,7 +102,7 @@ class TensorList:
         changed.base, changed.index, changed.item, changed.grows = self, index, item, grows
         return changed
 
-    def resized(self, length: Any) -> TensorList:
+    def resized(self, length: Size) -> TensorList:
         """The list with so many elements, of which new ones are zero."""
         if self.is_empty:
             return TensorList(length, self.shape, self.dtype)
@@ -125,7 +128,7 @@ def _listed(node: Call, x: object) -> TensorList:
     return x
 
 
-def _shape(node: Call, x: Any) -> tuple[Any, ...] | None:
+def _shape(node: Call, x: sg.Output | Known) -> tuple[Size | None, ...] | None:
     """The shape of elements that an operand holds; None if it is unknown."""
     if not node.is_known(x):
         return None
@@ -136,14 +139,16 @@ def _shape(node: Call, x: Any) -> tuple[Any, ...] | None:
     return tuple([None if not isinstance(size, sg.Dim) and size < 0 else size for size in sizes])
 
 
-def _merged(a: Sequence[Any] | None, b: Sequence[Any] | None) -> tuple[Any, ...] | None:
+def _merged(
+    a: Sequence[Size | None] | None, b: Sequence[Size | None] | None
+) -> tuple[Size | None, ...] | None:
     if a is None or b is None or len(a) != len(b):
         shape = a if b is None else b
         return None if shape is None else tuple(shape)
     return tuple([y if x is None else x for x, y in zip(a, b, strict=True)])
 
 
-def _settled(node: Call, x: TensorList, shape: tuple[Any, ...] | tuple[int | Dim, ...] | None) -> TensorList:
+def _settled(node: Call, x: TensorList, shape: Sequence[Size | None] | None) -> TensorList:
     """A list whose elements have a shape that an operand tells, if it was unknown."""
     if x.is_empty:
         dtype = x.dtype or node.attribute("element_dtype") or node.attribute("dtype")
@@ -157,22 +162,22 @@ def _settled(node: Call, x: TensorList, shape: tuple[Any, ...] | tuple[int | Dim
 
 
 @knows(0, 1)
-def _reserved(node: Call, shape: Any, count: Any) -> TensorList:
+def _reserved(node: Call, shape: sg.Output | Known, count: sg.Output | Known) -> TensorList:
     return TensorList(node.sizes(count)[0], _shape(node, shape), node.attribute("element_dtype"))
 
 
 @knows(0, 1)
-def _empty(node: Call, shape: Any, most: Any) -> TensorList:
+def _empty(node: Call, shape: sg.Output | Known, most: sg.Output | Known) -> TensorList:
     return TensorList(0, _shape(node, shape), node.attribute("element_dtype"))
 
 
 @knows(1)
-def _from_tensor(node: Call, x: sg.Output, shape: Any) -> TensorList:
+def _from_tensor(node: Call, x: sg.Output, shape: sg.Output | Known) -> TensorList:
     return TensorList(x.shape[0], None, None, x)
 
 
 @knows(0, 1)
-def _set(node: Call, x: object, index: Any, item: sg.Output) -> TensorList:
+def _set(node: Call, x: object, index: sg.Output | Known, item: sg.Output) -> TensorList:
     items = _listed(node, x)
     place = int(index.array.reshape(-1)[0]) if isinstance(index, Known) and not index.is_symbolic else None
     if place is not None and not isinstance(items.length, sg.Dim) and not 0 <= place < items.length:
@@ -184,29 +189,35 @@ def _set(node: Call, x: object, index: Any, item: sg.Output) -> TensorList:
 
 
 @knows(0, 2)
-def _get(node: Call, x: object, index: sg.Output, shape: Any = None) -> sg.Output:
+def _get(node: Call, x: object, index: sg.Output, shape: sg.Output | Known | None = None) -> sg.Output:
     items = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
     return items.item_at(index)
 
 
 @knows(0, 1)
-def _stacked(node: Call, x: object, shape: Any = None) -> Any:
+def _stacked(node: Call, x: object, shape: sg.Output | Known | None = None) -> sg.Output:
     return _settled(node, _listed(node, x), None if shape is None else _shape(node, shape)).filled()
 
 
 @knows(0, 2)
-def _gathered(node: Call, x: object, indices: sg.Output, shape: Any = None) -> sg.Output:
+def _gathered(node: Call, x: object, indices: sg.Output, shape: sg.Output | Known | None = None) -> sg.Output:
     items = _settled(node, _listed(node, x), None if shape is None else _shape(node, shape))
     return sg.gather(items.filled(), indices, axis=0)
 
 
 @knows(1, 2, 3)
-def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = None) -> TensorList:
+def _scattered(
+    node: Call,
+    x: sg.Output,
+    indices: sg.Output | Known,
+    shape: sg.Output | Known,
+    count: sg.Output | Known | None = None,
+) -> TensorList:
     size = -1 if count is None else node.sizes(count)[0]
     length = size if isinstance(size, sg.Dim) or size >= 0 else None
     if length is None:
         length = int(node.known(indices).max(initial=-1)) + 1
-    rows: Any = sg.zeros([length, *x.shape[1:]], x.dtype)
+    rows = sg.zeros([length, *x.shape[1:]], x.dtype)
     return TensorList(length, None, None, _written(rows, node.tensor(indices), x))
 
 
@@ -249,7 +260,7 @@ def _pushed(node: Call, x: object, item: sg.Output) -> TensorList:
 
 
 @knows(0, 1)
-def _popped(node: Call, x: object, shape: Any) -> tuple[TensorList, Any]:
+def _popped(node: Call, x: object, shape: sg.Output | Known) -> tuple[TensorList, Any]:
     items = _settled(node, _listed(node, x), _shape(node, shape))
     if isinstance(items.length, sg.Dim) or items.length < 1:
         node.fail("its list is empty, or its length is no number")
@@ -258,12 +269,14 @@ def _popped(node: Call, x: object, shape: Any) -> tuple[TensorList, Any]:
 
 
 @knows(0, 1)
-def _resized(node: Call, x: object, count: Any) -> TensorList:
+def _resized(node: Call, x: object, count: sg.Output | Known) -> TensorList:
     return _listed(node, x).resized(node.sizes(count)[0])
 
 
 @knows(0, 1, 2)
-def _joined(node: Call, x: object, shape: Any = None, lengths: Any = None) -> tuple[Any, ...]:
+def _joined(
+    node: Call, x: object, shape: sg.Output | Known | None = None, lengths: sg.Output | Known | None = None
+) -> tuple[Any, ...]:
     """The elements, which have one shape here, one behind the other; and their lengths."""
     rows = _listed(node, x).filled()
     if rows.ndim < 2:
@@ -281,30 +294,32 @@ class ArrayHandle:
 
 
 @knows(0)
-def _array(node: Call, count: Any) -> tuple[ArrayHandle, TensorList]:
+def _array(node: Call, count: sg.Output | Known) -> tuple[ArrayHandle, TensorList]:
     shape = node.attribute("element_shape")
     return ArrayHandle(), TensorList(node.sizes(count)[0], shape, node.attribute("dtype"))
 
 
 @knows_all
-def _array_written(node: Call, handle: object, index: Any, value: Any, flow: Any) -> TensorList:
+def _array_written(
+    node: Call, handle: object, index: sg.Output | Known, value: sg.Output | Known, flow: object
+) -> TensorList:
     return _listed(node, flow).with_item(node.tensor(index), node.tensor(value))
 
 
 @knows_all
-def _array_read(node: Call, handle: object, index: Any, flow: Any) -> sg.Output:
+def _array_read(node: Call, handle: object, index: sg.Output | Known, flow: object) -> sg.Output:
     return _listed(node, flow).item_at(node.tensor(index))
 
 
 @knows_all
-def _array_gathered(node: Call, handle: object, indices: Any, flow: Any) -> Any:
+def _array_gathered(node: Call, handle: object, indices: sg.Output | Known, flow: object) -> sg.Output:
     items = _listed(node, flow)
     if _are_all(node, indices, items.length):
         return items.filled()
     return sg.gather(items.filled(), node.tensor(indices), axis=0)
 
 
-def _are_all(node: Call, indices: Any, length: Any) -> bool:
+def _are_all(node: Call, indices: sg.Output | Known, length: Size) -> bool:
     """Whether indices are those of all elements, in order."""
     if isinstance(indices, Known) and not indices.is_symbolic and not isinstance(length, sg.Dim):
         return bool(np.array_equal(indices.array, np.arange(length)))
@@ -312,7 +327,9 @@ def _are_all(node: Call, indices: Any, length: Any) -> bool:
 
 
 @knows_all
-def _array_scattered(node: Call, handle: object, indices: Any, value: Any, flow: Any) -> TensorList:
+def _array_scattered(
+    node: Call, handle: object, indices: sg.Output | Known, value: sg.Output | Known, flow: object
+) -> TensorList:
     items, rows = _listed(node, flow), node.tensor(value)
     if _are_all(node, indices, items.length):
         return items.alike(rows)
@@ -321,7 +338,7 @@ def _array_scattered(node: Call, handle: object, indices: Any, value: Any, flow:
 
 
 @knows_all
-def _array_size(node: Call, handle: object, flow: Any) -> Known:
+def _array_size(node: Call, handle: object, flow: object) -> Known:
     return _length(node, flow)
 
 

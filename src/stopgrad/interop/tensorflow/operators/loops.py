@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.base.types import tensor_type
+from stopgrad.base.types import DType, Size, tensor_type
 from stopgrad.graph.builder import default_graph
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.tensorflow.operators.calling import Call, Function, Known
 from stopgrad.interop.tensorflow.operators.lists import TensorList
-from stopgrad.interop.tensorflow.operators.trips import Trips, trips_of, unchanged
+from stopgrad.interop.tensorflow.operators.trips import Counter, Trips, trips_of, unchanged
 from stopgrad.transforms.control.functions import trace_function
 
 UNROLLED = 1024
@@ -56,7 +56,7 @@ class Loop:
         self._lists: dict[int, TensorList] = {}
         self._draws = False
 
-    def _value_in_condition(self, source: tuple[str, int]) -> Any:
+    def _value_in_condition(self, source: tuple[str, int]) -> object:
         """The value of a result of the condition, if the steps do not change it."""
         args = [x if k in self.fixed else None for k, x in enumerate(self.states)]
         with self.node.trying():
@@ -95,7 +95,7 @@ class Loop:
         """The first values of the states that are carried, as tensors."""
         return [self._lists[k].rows() if k in self._lists else self._tensor(k) for k in self._carried]
 
-    def _tensor(self, k: int) -> Any:
+    def _tensor(self, k: int) -> sg.Output:
         x = self.states[k]
         if not isinstance(x, (sg.Output, Known)):
             raise Refused(f"its state {k} is no tensor, and changes from step to step")
@@ -103,7 +103,7 @@ class Loop:
 
     # -------------------------------------------------------------------------------------------- bodies
 
-    def _arguments(self, carry: Sequence[Any], step: Any) -> list[Any]:
+    def _arguments(self, carry: Sequence[Any], step: sg.Output) -> list[Any]:
         """What the functions are given: the carry, and the rest as it is."""
         arguments = list(self.states)
         for k, x in zip(self._carried, carry, strict=True):
@@ -116,19 +116,19 @@ class Loop:
                     arguments[k] = self._counted(counter, step, self.states[k].dtype)
         return arguments
 
-    def _counted(self, counter: Any, step: Any, dtype: Any) -> Any:
+    def _counted(self, counter: Counter, step: sg.Output, dtype: DType) -> sg.Output:
         i = sg.cast(step, dtype)
         if counter.step != 1:
             i = sg.multiply(i, sg.constant(counter.step, dtype))
         return i if counter.start == 0 else sg.add(i, sg.constant(counter.start, dtype))
 
-    def _run(self, carry: Sequence[Any], step: Any) -> tuple[list[Any], list[Any]]:
+    def _run(self, carry: Sequence[Any], step: sg.Output) -> tuple[list[Any], list[Any]]:
         """One step: the arguments of the body, and what it returns."""
         args = self._arguments(carry, step)
         with self.node.inside(step):
             return args, self.node.call_known(self.body, args)
 
-    def _next(self, carry: Sequence[Any], step: Any) -> tuple[list[Any], list[Any]]:
+    def _next(self, carry: Sequence[Any], step: sg.Output) -> tuple[list[Any], list[Any]]:
         """One step: the next carry, and the rows that it sets."""
         _, returned = self._run(carry, step)
         carried = [
@@ -136,7 +136,7 @@ class Loop:
         ]
         return carried, [returned[k].item for k in sorted(self.rows)]
 
-    def _holds(self, carry: Sequence[Any], step: Any) -> Any:
+    def _holds(self, carry: Sequence[Any], step: sg.Output) -> sg.Output:
         """Whether there is a step for this carry."""
         with self.node.inside():
             (truth,) = self.node.call_known(self.condition, self._arguments(carry, step))
@@ -161,7 +161,7 @@ class Loop:
         for k in sorted(self.rows):
             self._settle_list(k, args, returned[k])
 
-    def _settle_list(self, k: int, args: Sequence[Any], returned: Any) -> None:
+    def _settle_list(self, k: int, args: Sequence[Any], returned: object) -> None:
         """Decide whether a list becomes rows of a scan; if not, what its elements are."""
         if not isinstance(returned, TensorList):
             raise Refused(f"its state {k} is a list only in the beginning")
@@ -181,7 +181,7 @@ class Loop:
 
     # --------------------------------------------------------------------------------------------- scans
 
-    def _steps(self) -> Any:
+    def _steps(self) -> sg.Output:
         return sg.range(0, self.trips.count, dtype=sg.int32)
 
     def _scanned(self) -> tuple[Any, ...]:
@@ -210,7 +210,7 @@ class Loop:
         zero = sg.constant(np.int32(0))
         counted = [zero] if self._draws else []
 
-        def going(*carry: sg.Output) -> Any:
+        def going(*carry: sg.Output) -> sg.Output:
             return self._holds(carry[len(counted) :], carry[0] if counted else zero)
 
         def step(*carry: sg.Output) -> list[Any]:
@@ -252,15 +252,15 @@ class Loop:
         raise Refused(f"its loop makes more than {UNROLLED} steps")
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: Size, b: Size) -> bool:
     return isinstance(a, sg.Dim) == isinstance(b, sg.Dim) and bool(a == b)
 
 
-def _depends(shape: Any) -> bool:
+def _depends(shape: sg.Output | Known) -> bool:
     return any(size is None for size in shape)
 
 
-def _known(value: Any, dtype: Any) -> Known:
+def _known(value: Size, dtype: DType) -> Known:
     if isinstance(value, sg.Dim):
         array = np.empty((), object)
         array[()] = value

@@ -102,7 +102,7 @@ def _tiled(node: Call, x: sg.Output, multiples: sg.Output | Known) -> sg.Output:
 
 
 @knows(-1)
-def _concat(node: Call, *operands: Any) -> sg.Output:
+def _concat(node: Call, *operands: object) -> sg.Output:
     *xs, axis = operands
     return _joined(xs, axis_in(node, axis, xs[0].ndim))
 
@@ -151,19 +151,30 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 
 
 @knows(1, 2, 3)
-def _strided_slice(node: Call, x: sg.Output, begin: Any, end: Any, strides: Any) -> sg.Output:
+def _strided_slice(
+    node: Call, x: sg.Output, begin: sg.Output | Known, end: sg.Output | Known, strides: sg.Output | Known
+) -> sg.Output:
     return sg.strided_slice(x, **_slicing(node, begin, end, strides))
 
 
 @knows(0, 1, 2, 3)
-def _strided_slice_grad(node: Call, shape: Any, begin: Any, end: Any, strides: Any, g: sg.Output) -> Any:
+def _strided_slice_grad(
+    node: Call,
+    shape: sg.Output | Known,
+    begin: sg.Output | Known,
+    end: sg.Output | Known,
+    strides: sg.Output | Known,
+    g: sg.Output,
+) -> sg.Output:
     slicing = _slicing(node, begin, end, strides)
     start = sg.zeros(list(node.sizes(shape)), g.dtype)
     (gradient,) = pulled(lambda x: sg.strided_slice(x, **slicing), [start], [g])
     return gradient
 
 
-def _slicing(node: Call, begin: Any, end: Any, strides: Any) -> dict[str, Any]:
+def _slicing(
+    node: Call, begin: sg.Output | Known, end: sg.Output | Known, strides: sg.Output | Known
+) -> dict[str, Any]:
     """The arguments of a slice."""
     steps = [int(n) for n in node.known(strides).reshape(-1).tolist()]
     masks = {name: int(node.attribute(name, 0)) for name in _MASKS}
@@ -218,7 +229,7 @@ def _mirrored(node: Call, x: sg.Output, pairs: sg.Output | Known) -> sg.Output:
 
 
 @knows(1)
-def _mirrored_grad(node: Call, g: sg.Output, pairs: sg.Output | Known) -> Any:
+def _mirrored_grad(node: Call, g: sg.Output, pairs: sg.Output | Known) -> sg.Output:
     margins, mode = pairs_in(node, pairs, g.ndim), str(node.attribute("mode"))
     start = sg.zeros([size - sum(pair) for size, pair in zip(g.shape, margins, strict=True)], g.dtype)
     (gradient,) = pulled(lambda x: sg.pad(x, margins, mode), [start], [g])

@@ -22,7 +22,7 @@ def _epsilon(node: Call) -> float:
 
 def batch_normalization(
     node: Call, x: sg.Output, scale: sg.Output, offset: sg.Output, mean: sg.Output, variance: sg.Output
-) -> Any:
+) -> sg.Output:
     """``FusedBatchNorm``, with the statistics that its gradient needs.
 
     As in TensorFlow, only the first result passes gradients back, and in inference the statistics get none.
@@ -42,7 +42,7 @@ def batch_normalization(
     return _results(node, y, *after, mean_now, variance_now)
 
 
-def _results(node: Call, *results: Any) -> Any:
+def _results(node: Call, *results: sg.Output | None) -> tuple[sg.Output | None, ...]:
     """The results; those of version 3 have another one, which holds nothing."""
     return (*results, sg.zeros([0], results[1].dtype)) if node.op_type in _SIX else results
 
@@ -58,10 +58,10 @@ def _batch_normalization_grad(
     mean: sg.Output,
     variance: sg.Output,
     *_: sg.Output,
-) -> Any:
+) -> sg.Output:
     axis, start = _channels(node, x), sg.zeros_like(scale)
 
-    def forward(x: sg.Output, scale: sg.Output, offset: sg.Output) -> Any:
+    def forward(x: sg.Output, scale: sg.Output, offset: sg.Output) -> sg.Output:
         if node.attribute("is_training", True):
             return batch_normalized(x, scale, offset, _epsilon(node), axis)[0]
         return with_running(x, scale, offset, mean, variance, _epsilon(node), axis)
@@ -99,7 +99,7 @@ def _local_response(node: Call, x: sg.Output) -> sg.Output:
 _RESPONSE = {"bias": 1.0, "alpha": 1.0, "beta": 0.5}
 
 
-def _local_response_grad(node: Call, g: sg.Output, x: sg.Output, y: sg.Output) -> Any:
+def _local_response_grad(node: Call, g: sg.Output, x: sg.Output, y: sg.Output) -> sg.Output:
     (back,) = pulled(lambda z: _local_response(node, z), [x], [g])
     return back
 

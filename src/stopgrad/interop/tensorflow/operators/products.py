@@ -57,7 +57,7 @@ def _logarithm_of_determinant(node: Call, x: sg.Output) -> tuple[sg.Output, ...]
     return tuple(sg.slogdet(x))
 
 
-def _eigen(node: Call, x: sg.Output) -> Any:
+def _eigen(node: Call, x: sg.Output) -> sg.Output:
     """Of the lower triangle alone, where the gradient arrives, too."""
     below = sg.tril(x, -1)
     x = sg.add(sg.tril(x), sg.adjoint(below))
@@ -66,7 +66,7 @@ def _eigen(node: Call, x: sg.Output) -> Any:
     return sg.eigvalsh(x), sg.zeros([0], x.dtype)
 
 
-def _singular(node: Call, x: sg.Output) -> Any:
+def _singular(node: Call, x: sg.Output) -> sg.Output:
     """TensorFlow's order: the values first, and v rather than its adjoint."""
     if not node.attribute("compute_uv", True):
         nothing = sg.zeros([0], x.dtype)
@@ -96,13 +96,18 @@ def _offsets(node: Call, k: sg.Output | Known | None) -> int | tuple[int, ...]:
     return tuple(offsets)
 
 
-def _one_size(node: Call, x: Any) -> Any:
+def _one_size(node: Call, x: Any) -> sg.Output:
     return -1 if x is None else node.sizes(x)[0]
 
 
 @knows(1, 2, 3)
 def _from_diagonal(
-    node: Call, x: sg.Output, k: Any = None, rows: Any = None, columns: Any = None, padding: Any = None
+    node: Call,
+    x: sg.Output,
+    k: sg.Output | Known | None = None,
+    rows: sg.Output | Known | None = None,
+    columns: sg.Output | Known | None = None,
+    padding: sg.Output | None = None,
 ) -> sg.Output:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagV2" else "RIGHT_LEFT"))
     fill = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
@@ -117,14 +122,18 @@ def _from_diagonal(
 
 
 @knows(1)
-def _diagonal(node: Call, x: sg.Output, k: Any = None, padding: Any = None) -> sg.Output:
+def _diagonal(
+    node: Call, x: sg.Output, k: sg.Output | Known | None = None, padding: sg.Output | None = None
+) -> sg.Output:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagPartV2" else "RIGHT_LEFT"))
     fill = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])
     return sg.diag_part(x, k=_offsets(node, k), padding_value=fill, align=align)
 
 
 @knows(2)
-def _diagonal_set(node: Call, x: sg.Output, diagonal: sg.Output, k: Any = None) -> sg.Output:
+def _diagonal_set(
+    node: Call, x: sg.Output, diagonal: sg.Output, k: sg.Output | Known | None = None
+) -> sg.Output:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixSetDiagV2" else "RIGHT_LEFT"))
     return sg.set_diag(x, diagonal, k=_offsets(node, k), align=align)
 
@@ -143,7 +152,7 @@ def _tensor_diagonal_part(node: Call, x: sg.Output) -> sg.Output:
 # --------------------------------------------------------------------------------------- Fourier transforms
 
 
-def _transformed(function: Callable[..., Any], axes: int) -> Rule:
+def _transformed(function: Callable[..., sg.Output], axes: int) -> Rule:
     """A transform of the last axes, complex to complex."""
     return lambda node, x: function(x, None, tuple(range(x.ndim - axes, x.ndim)))
 

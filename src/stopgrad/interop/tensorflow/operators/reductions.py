@@ -15,11 +15,11 @@ from stopgrad.interop.tensorflow.operators.elementwise import wanted_dtype
 from stopgrad.interop.tensorflow.operators.moving import axes_in, axis_in
 
 
-def _reduced(function: Callable[..., Any]) -> Rule:
+def _reduced(function: Callable[..., sg.Output]) -> Rule:
     """A reduction; its axes are an operand, and none of them means that nothing is reduced."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axes: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, axes: sg.Output | Known) -> sg.Output:
         chosen = axes_in(node, axes, x.ndim)
         return (
             function(x, chosen, bool(node.attribute("keep_dims", False))) if chosen else _alone(function, x)
@@ -28,7 +28,7 @@ def _reduced(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _alone(function: Callable[..., Any], x: sg.Output) -> Any:
+def _alone(function: Callable[..., sg.Output], x: sg.Output) -> sg.Output:
     """A reduction over no axes: of each element by itself."""
     return sg.squeeze(function(sg.expand_dims(x, 0), (0,), True), 0)
 
@@ -45,8 +45,8 @@ def _euclidean_norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.O
     return sg.sqrt(sg.reduce_sum(sg.square(x), axes, keepdims))
 
 
-def _extreme(function: Callable[..., Any], high: bool) -> Callable[..., Any]:
-    def extreme(x: sg.Output, axes: Sequence[int], keepdims: bool) -> Any:
+def _extreme(function: Callable[..., sg.Output], high: bool) -> Callable[..., Any]:
+    def extreme(x: sg.Output, axes: Sequence[int], keepdims: bool) -> sg.Output:
         if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
             shape = [1 if i in axes else size for i, size in enumerate(x.shape) if keepdims or i not in axes]
             return sg.fill(shape, lowest(x.dtype) if high else highest(x.dtype))
@@ -65,11 +65,11 @@ def highest(dtype: DType) -> np.ndarray[Any, Any]:
     return np.asarray(np.inf if dtype.is_floating else np.iinfo(dtype.numpy).max, dtype.numpy)
 
 
-def _place(function: Callable[..., Any]) -> Rule:
+def _place(function: Callable[..., sg.Output]) -> Rule:
     """The index of the largest or smallest element along an axis; the first of several."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> sg.Output:
         dtype = wanted_dtype(node, "output_type", sg.int64)
         if x.dtype.is_bool:
             x = sg.cast(x, sg.int32)
@@ -100,9 +100,9 @@ def _l2_loss(node: Call, x: sg.Output) -> sg.Output:
 # --------------------------------------------------------------------------------------------- cumulative
 
 
-def _running(function: Callable[..., Any]) -> Rule:
+def _running(function: Callable[..., sg.Output]) -> Rule:
     @knows(1)
-    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> sg.Output:
         exclusive, reverse = (bool(node.attribute(name, False)) for name in ("exclusive", "reverse"))
         return function(x, axis_in(node, axis, x.ndim), exclusive, reverse)
 
@@ -112,30 +112,36 @@ def _running(function: Callable[..., Any]) -> Rule:
 # ----------------------------------------------------------------------------------------------- segments
 
 
-def _segments(function: Callable[..., Any]) -> Rule:
+def _segments(function: Callable[..., sg.Output]) -> Rule:
     """Of sorted segments, as many as the last one's number says, which must be known."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, ids: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, ids: sg.Output | Known) -> sg.Output:
         numbers = node.known(ids)
         return function(x, node.tensor(ids), num_segments=int(numbers[-1]) + 1 if len(numbers) else 0)
 
     return rule
 
 
-def _unsorted(function: Callable[..., Any]) -> Rule:
+def _unsorted(function: Callable[..., sg.Output]) -> Rule:
     @knows(2)
-    def rule(node: Call, x: sg.Output, ids: sg.Output, count: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, ids: sg.Output, count: sg.Output | Known) -> sg.Output:
         return function(x, ids, node.sizes(count)[0])
 
     return rule
 
 
-def _sparse_segments(function: Callable[..., Any]) -> Rule:
+def _sparse_segments(function: Callable[..., sg.Output]) -> Rule:
     """Reductions by segment of chosen rows."""
 
     @knows(2, 3)
-    def rule(node: Call, x: sg.Output, rows: sg.Output, ids: sg.Output | Known, count: Any = None) -> Any:
+    def rule(
+        node: Call,
+        x: sg.Output,
+        rows: sg.Output,
+        ids: sg.Output | Known,
+        count: sg.Output | Known | None = None,
+    ) -> sg.Output:
         if count is None:
             numbers = node.known(ids)
             number: Any = int(numbers[-1]) + 1 if len(numbers) else 0
@@ -155,7 +161,7 @@ def _bincount(
     if node.attribute("binary_output", False) or x.ndim > 1:
         node.fail("counts are made of one vector here, and are not binary")
     flat = sg.reshape(x, [-1])
-    flat_weights: Any = None
+    flat_weights: sg.Output | None = None
     if weights is not None and all(isinstance(n, sg.Dim) or n != 0 for n in weights.shape):
         flat_weights = sg.reshape(weights, [-1])
     return brought(sg.bincount(flat, flat_weights, length, length, dtype), dtype)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import stopgrad as sg
-from stopgrad.base.sizes import Dim, at_least
+from stopgrad.base.sizes import Dim, Size, at_least
 from stopgrad.interop.shared.calling import Known
+from stopgrad.interop.tensorflow.functions import Library
 from stopgrad.interop.tensorflow.nodes import Body, Node, Source
 from stopgrad.interop.tensorflow.reading import array_from
 
@@ -25,7 +26,7 @@ class Counter(NamedTuple):
     start: int
     step: int
 
-    def after(self, steps: Any) -> Any:
+    def after(self, steps: Size) -> Size:
         """Its value after so many steps."""
         return self.start + steps * self.step
 
@@ -40,7 +41,7 @@ class Trips(NamedTuple):
         counters: the states that count, by their positions.
     """
 
-    count: Any
+    count: Size | None
     exact: bool
     counters: dict[int, Counter]
 
@@ -69,9 +70,9 @@ def unchanged(body: Body) -> set[int]:
 def trips_of(
     condition: Body,
     body: Body,
-    states: Sequence[Any],
-    value_in_condition: Callable[[Source], Any],
-    library: Any,
+    states: Sequence[object],
+    value_in_condition: Callable[[Source], object],
+    library: Library,
 ) -> Trips:
     """How often a loop runs.
 
@@ -82,7 +83,7 @@ def trips_of(
         library: the functions of the graph.
     """
     counters = {k: counter for k in range(len(states)) if (counter := _counter(body, k, states)) is not None}
-    bounds: list[Any] = []
+    bounds: list[Size] = []
     exact = True
     for source in _conjuncts(condition, condition.outputs[0], library):
         bound = _bound(condition, source, counters, value_in_condition)
@@ -93,7 +94,7 @@ def trips_of(
     return Trips(count, exact and count is not None, counters)
 
 
-def _least(bounds: Sequence[Any]) -> Any:
+def _least(bounds: Sequence[Size]) -> Size | None:
     least = None
     for bound in bounds:
         try:
@@ -103,7 +104,7 @@ def _least(bounds: Sequence[Any]) -> Any:
     return least
 
 
-def _counter(body: Body, k: int, states: Sequence[Any]) -> Counter | None:
+def _counter(body: Body, k: int, states: Sequence[object]) -> Counter | None:
     start = states[k]
     if not isinstance(start, Known) or start.is_symbolic or start.ndim or start.array.dtype.kind != "i":
         return None
@@ -117,7 +118,7 @@ def _counter(body: Body, k: int, states: Sequence[Any]) -> Counter | None:
     return None
 
 
-def _number(body: Body, source: Source, states: Sequence[Any]) -> int | None:
+def _number(body: Body, source: Source, states: Sequence[object]) -> int | None:
     """The number that a constant, or an argument that does not change, holds."""
     k = argument(body, source)
     if k is not None:
@@ -132,7 +133,7 @@ def _number(body: Body, source: Source, states: Sequence[Any]) -> int | None:
     return int(array) if array.ndim == 0 and array.dtype.kind == "i" else None
 
 
-def _conjuncts(condition: Body, source: Source, library: Any) -> list[Source]:
+def _conjuncts(condition: Body, source: Source, library: Library) -> list[Source]:
     """The parts of a condition that all must hold.
 
     Python's ``a and b`` becomes a branch that returns b if a holds, and else a or False.
@@ -151,7 +152,7 @@ def _conjuncts(condition: Body, source: Source, library: Any) -> list[Source]:
     return conjuncts
 
 
-def _is_false_else(condition: Body, node: Node, library: Any) -> bool:
+def _is_false_else(condition: Body, node: Node, library: Library) -> bool:
     """Whether a branch is false where its condition is."""
     attribute = node.attributes.get("else_branch")
     name = attribute.func.name if attribute is not None else ""
@@ -179,7 +180,7 @@ def _bound(
     condition: Body,
     source: Source,
     counters: dict[int, Counter],
-    value_in_condition: Callable[[Source], Any],
+    value_in_condition: Callable[[Source], object],
 ) -> Dim | int | None:
     """How many steps pass until a comparison of a counter with a limit fails; None if it is none."""
     node = condition.nodes.get(source[0])
@@ -198,7 +199,7 @@ def _bound(
     return None
 
 
-def _steps(distance: Any, step: int) -> Dim | int:
+def _steps(distance: Size, step: int) -> Dim | int:
     """How many steps lie in a distance."""
     steps = (distance + step - 1) // step
     if isinstance(steps, sg.Dim):

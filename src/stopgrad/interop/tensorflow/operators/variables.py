@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
 from stopgrad.interop.shared.calling import Known
-from stopgrad.interop.tensorflow.operators.calling import Call, Table, knows, knows_all
+from stopgrad.interop.tensorflow.operators.calling import Call, Rule, Table, knows, knows_all
 from stopgrad.interop.tensorflow.operators.generators import sizes_known
 from stopgrad.interop.tensorflow.operators.indexing import INDEXING
 
@@ -36,7 +37,7 @@ def _of(node: Call, handle: object) -> Variable:
     return handle
 
 
-def _held(node: Call, handle: object) -> Any:
+def _held(node: Call, handle: object) -> sg.Output | Known:
     variable = _of(node, handle)
     if variable.value is None:
         node.fail(
@@ -47,13 +48,13 @@ def _held(node: Call, handle: object) -> Any:
 
 
 @knows_all
-def _variable(node: Call, *operands: Any) -> Any:
+def _variable(node: Call, *operands: object) -> object:
     name = str(node.attribute("shared_name") or node.name)
     return node.variable(name, node.op_type != "VarHandleOp")
 
 
 @knows_all
-def _read(node: Call, handle: object) -> Any:
+def _read(node: Call, handle: object) -> sg.Output | Known:
     return _held(node, handle)
 
 
@@ -64,14 +65,14 @@ def _shape(node: Call, handle: object) -> Known:
 
 
 @knows_all
-def _assigned(node: Call, handle: object, value: Any) -> Any:
+def _assigned(node: Call, handle: object, value: sg.Output | Known) -> object:
     node.write(_of(node, handle), value)
     return handle if node.outputs and node.op_type == "Assign" else None
 
 
-def _changed(operation: Any) -> Any:
+def _changed(operation: Callable[[sg.Output, sg.Output], sg.Output]) -> Rule:
     @knows(0)
-    def rule(node: Call, handle: object, delta: sg.Output) -> Any:
+    def rule(node: Call, handle: object, delta: sg.Output) -> object:
         node.write(_of(node, handle), operation(node.tensor(_held(node, handle)), delta))
         return handle if node.op_type in ("AssignAdd", "AssignSub") else None
 
@@ -84,11 +85,11 @@ def _gathered(node: Call, handle: object, indices: sg.Output) -> sg.Output:
 
 
 @knows(0)
-def _gathered_nd(node: Call, handle: object, indices: sg.Output) -> Any:
+def _gathered_nd(node: Call, handle: object, indices: sg.Output) -> sg.Output:
     return INDEXING["GatherNd"](node, node.tensor(_held(node, handle)), indices)
 
 
-def _destroyed(node: Call, *operands: Any) -> None:
+def _destroyed(node: Call, *operands: object) -> None:
     """Variables end with the graph."""
 
 

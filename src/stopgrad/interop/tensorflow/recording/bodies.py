@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.graph.graph import Output
 from stopgrad.interop.tensorflow.recording import internals, passing
@@ -12,6 +12,9 @@ from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.places import in_layer, of_operation
 from stopgrad.interop.tensorflow.recording.record import READS, Symbol, Tape, Value
 from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, CALLS, Recorder, sizes_of
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch", "else_branch")}
 CASES = frozenset({"Case", "StatelessCase"})
@@ -30,19 +33,19 @@ class Reading:
         is_inside: whether it is a function's, branch's or loop's that is called; then tapes do not count.
     """
 
-    graph: Any
+    graph: tf.Graph
     is_inside: bool
 
-    def __init__(self, graph: Any, is_inside: bool) -> None:
+    def __init__(self, graph: tf.Graph, is_inside: bool) -> None:
         self.graph, self.is_inside = graph, is_inside
         self.outputs: dict[tuple[str, int], Output] = {}
         self._outside = {inner.op.name: outer for outer, inner in getattr(graph, "captures", ())}
 
-    def captured(self, op: Any) -> Any:
+    def captured(self, op: tf.Operation) -> tf.Tensor | None:
         """The tensor outside of the graph for which an operation stands; None if it stands for none."""
         return self._outside.get(op.name)
 
-    def missing(self, tensors: Sequence[Any]) -> list[Any]:
+    def missing(self, tensors: Sequence[tf.Tensor]) -> list[Any]:
         """The operations that led to tensors and are not read yet, each after those that it takes.
 
         The order in which they were added is another: to differentiate a loop gives it more inputs.
@@ -62,7 +65,7 @@ class Reading:
         return list(ops.values())
 
 
-def _written_before(op: Any) -> Iterator[Any]:
+def _written_before(op: tf.Operation) -> Iterator[Any]:
     """The operations that wrote into a variable before one reads it."""
     if op.type == "ReadVariableOp":
         for write in op.control_inputs:
@@ -111,7 +114,7 @@ class Bodies:
             return output
         return self._recorded(self._readings[id(symbol.graph)], symbol.tensor)
 
-    def inline(self, graph: Any, inputs: Sequence[Output]) -> list[Output]:
+    def inline(self, graph: tf.Graph, inputs: Sequence[Output]) -> list[Output]:
         """The results of a function of TensorFlow's for some arguments."""
         reading = Reading(graph, is_inside=True)
         for inner, x in zip(graph.inputs, inputs, strict=False):
@@ -121,20 +124,20 @@ class Bodies:
         self.filled.update(dict.fromkeys(results))
         return results
 
-    def _read(self, reading: Reading, tensors: Sequence[Any]) -> None:
+    def _read(self, reading: Reading, tensors: Sequence[tf.Tensor]) -> None:
         for op in reading.missing(tensors):
             inputs = [self._operand(reading, op, x) for x in op.inputs]
             for i, output in enumerate(self._operation(reading, op, inputs)):
                 reading.outputs[op.name, i] = output
 
-    def _operand(self, reading: Reading, op: Any, x: Any) -> Output:
+    def _operand(self, reading: Reading, op: tf.Operation, x: tf.Tensor) -> Output:
         """What stands for a tensor where an operation takes it."""
         tape = self._tape
         if reading.is_inside or tape is None or tape not in self._recorder.tapes_at(reading.graph, op.name):
             return reading.outputs[x.op.name, x.value_index]
         return self._recorded(reading, x)
 
-    def _recorded(self, reading: Reading, x: Any) -> Output:
+    def _recorded(self, reading: Reading, x: tf.Tensor) -> Output:
         """What stands for a tensor where the tape records: behind a stop if the tape does not know it.
 
         Tapes never record a stop: what it took is used in its place.
@@ -152,7 +155,7 @@ class Bodies:
                 self._outside[output] = self._make.stop(output, UNTAPED, UNTAPED, of_operation(x.op))
         return self._outside[output]
 
-    def _operation(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
+    def _operation(self, reading: Reading, op: tf.Operation, inputs: list[Output]) -> list[Output]:
         """What stands for the results of an operation."""
         kind = op.type
         if not op.inputs:
@@ -177,14 +180,14 @@ class Bodies:
         sizes = [_sizes(y) for y in op.outputs]
         return self._make.operation(kind, inputs, sizes, answer, of_operation(op), layer_of(op))
 
-    def _source(self, reading: Reading, op: Any) -> list[Output]:
+    def _source(self, reading: Reading, op: tf.Operation) -> list[Output]:
         """What stands for an operation without inputs: a constant, or what comes from outside."""
         outer = reading.captured(op)
         if outer is None or reading.is_inside:
             return [self._make.leaf(_sizes(y)) for y in op.outputs]
         return [self._outer(self._recorder.place_in_record(outer))]
 
-    def _variable(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
+    def _variable(self, reading: Reading, op: tf.Operation, inputs: list[Output]) -> list[Output]:
         """What stands for a variable that is read, perhaps after something was written into it."""
         written = list(_written_before(op))
         if not written:
@@ -205,7 +208,7 @@ class Bodies:
             op.type, [*inputs, *assigned], sizes, passing.Answer(()), of_operation(op)
         )
 
-    def _called(self, reading: Reading, op: Any, name: str, inputs: list[Output]) -> list[Output]:
+    def _called(self, reading: Reading, op: tf.Operation, name: str, inputs: list[Output]) -> list[Output]:
         graph = internals.function_named(reading.graph, name)
         if graph is None:
             sizes = [_sizes(y) for y in op.outputs]
@@ -213,7 +216,7 @@ class Bodies:
         return self.inline(graph, inputs)
 
     def _branches(
-        self, reading: Reading, op: Any, names: Sequence[str], inputs: list[Output]
+        self, reading: Reading, op: tf.Operation, names: Sequence[str], inputs: list[Output]
     ) -> list[Output]:
         """What stands for the results of branches: each may be any branch's."""
         results = [self._called(reading, op, name, inputs[1:]) for name in names]
@@ -222,7 +225,7 @@ class Bodies:
             outputs += self._joined("tf.cond", op, y, [result[i] for result in results])
         return outputs
 
-    def _loop(self, reading: Reading, op: Any, inputs: list[Output]) -> list[Output]:
+    def _loop(self, reading: Reading, op: tf.Operation, inputs: list[Output]) -> list[Output]:
         """What stands for the results of a loop: what came in, or what any round of it made."""
         body = internals.function_named(reading.graph, op.get_attr("body").name)
         if body is None:
@@ -239,14 +242,14 @@ class Bodies:
             outputs += candidates
         return outputs
 
-    def _joined(self, call: str, op: Any, y: Any, candidates: list[Output]) -> list[Output]:
+    def _joined(self, call: str, op: tf.Operation, y: tf.Tensor, candidates: list[Output]) -> list[Output]:
         """A result that is one of several."""
         walls: tuple[tuple[int, str, str], ...] = ()
         if not passing.has_gradients(_sizes(y)[0]):
             walls = tuple((i, passing.NOT_DIFFERENTIABLE, passing.NONE) for i in range(len(candidates)))
         return self._make.operation(call, candidates, [_sizes(y)], passing.Answer(walls), of_operation(op))
 
-    def _closed_over(self, reading: Reading, op: Any, own: int) -> list[Output]:
+    def _closed_over(self, reading: Reading, op: tf.Operation, own: int) -> list[Output]:
         """What the results of a custom gradient were made of beside what it was given."""
 
         def takes(node: tuple[str, int]) -> list[tuple[str, int]]:
@@ -261,7 +264,7 @@ class Bodies:
         return [reading.outputs[node] for node in closed if reading.outputs[node].type.differentiable]
 
     def _custom(
-        self, reading: Reading, op: Any, inputs: list[Output], answer: passing.Answer
+        self, reading: Reading, op: tf.Operation, inputs: list[Output], answer: passing.Answer
     ) -> list[Output]:
         """What stands for a custom gradient: its results depend on what it took in its own way alone.
 
@@ -291,17 +294,17 @@ class Bodies:
         return [*results, *inputs[own:]]
 
 
-def layer_of(op: Any) -> str:
+def layer_of(op: tf.Operation) -> str:
     """The names of Keras' layers in which an operation was made; empty if it was not in one."""
     return str(op.name).rpartition("/")[0] if in_layer(op) else ""
 
 
-def _sizes(tensor: Any) -> tuple[Any, ...]:
+def _sizes(tensor: tf.Tensor) -> tuple[Any, ...]:
     about = internals.attributes_of(tensor)
     return sizes_of(about["dtype"], about["shape"]) if about else sizes_of(tensor.dtype, tensor.shape)
 
 
-def rounds_of(body: Any) -> int:
+def rounds_of(body: tf.Graph) -> int:
     """How many rounds of a loop show every step from what came into it to what comes out.
 
     A step is what one round makes of one thing that it took: from what it comes and into what it goes
@@ -314,7 +317,7 @@ def rounds_of(body: Any) -> int:
     return min(ROUNDS, max([before[i] + 1 + behind[o] for i, o in steps], default=1))
 
 
-def _inputs_by_result(body: Any) -> list[list[int]]:
+def _inputs_by_result(body: tf.Graph) -> list[list[int]]:
     """By the results of a loop, of which inputs each is made; of none where one is only handed on."""
     places = {x.op.name: i for i, x in enumerate(body.inputs)}
     inputs_of: list[list[int]] = []

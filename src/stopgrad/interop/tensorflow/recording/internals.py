@@ -12,7 +12,7 @@ import operator
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
@@ -21,6 +21,12 @@ from stopgrad.base.namespaces import attribute_at
 from stopgrad.interop.shared import keras
 
 Result = TypeVar("Result")
+
+GradientFunction = Callable[..., object]
+"""Takes an operation and the gradients of its results; returns that of its input, or a list of these."""
+
+Lookup = Callable[[str], GradientFunction | None]
+"""Finds the gradient function for a kind of operations."""
 
 
 class Need(NamedTuple):
@@ -216,12 +222,12 @@ def is_stopped() -> bool:
     return bool(_is_stopped())
 
 
-def reads_variables(tape: Any) -> bool:
+def reads_variables(tape: tf.GradientTape) -> bool:
     """Whether a tape watches the trainable variables that are read."""
     return bool(tape._watch_accessed_variables)
 
 
-def copies_of(variable: Any) -> Sequence[Any]:
+def copies_of(variable: tf.Variable) -> Sequence[Any]:
     """TensorFlow's variables that hold a variable's values: one, or one for each replica of a strategy.
 
     A copy stands for the variable itself.
@@ -234,12 +240,12 @@ def copies_of(variable: Any) -> Sequence[Any]:
     return copies
 
 
-def record_of(tape: Any) -> Any:
+def record_of(tape: tf.GradientTape) -> object:
     """What a tape records in, which is another after a reset."""
     return tape._tape
 
 
-def identity_of(tensor: Any) -> int:
+def identity_of(tensor: tf.Tensor) -> int:
     """A number that a tensor shares with no other."""
     number: int = tensor._id
     return number
@@ -252,7 +258,7 @@ _graph_of: Any = _need(
 )
 
 
-def function_named(graph: tf.Graph, name: str) -> Any:
+def function_named(graph: tf.Graph | None, name: str) -> tf.Graph | None:
     """The graph of a function that an operation of a graph calls; None if it is not there any more.
 
     The graph that TensorFlow puts around a loop whose gradient is asked for does not hold the loop's own.
@@ -284,7 +290,7 @@ def is_unseen() -> bool:
     return bool(context()._thread_local_data.invoking_op_callbacks)
 
 
-def gradient_function(name: str) -> Any:
+def gradient_function(name: str) -> GradientFunction | None:
     """TensorFlow's gradient function for a kind of operations; None where it says that there is no gradient.
 
     Raises:
@@ -294,7 +300,7 @@ def gradient_function(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def looked_up(around: Callable[[Callable[[str], Any]], Callable[[str], Any]]) -> Any:
+def looked_up(around: Callable[[Lookup], Lookup]) -> Iterator[None]:
     """While it lasts, gradient functions are found by what is made of TensorFlow's own search."""
     original = _ops._gradient_registry
     _ops._gradient_registry = _Searched(original, around(original.lookup))
@@ -307,7 +313,7 @@ def looked_up(around: Callable[[Callable[[str], Any]], Callable[[str], Any]]) ->
 class _Searched:
     """Stands for the registry of gradient functions, and finds them in another way."""
 
-    def __init__(self, registry: Any, lookup: Callable[[str], Any]) -> None:
+    def __init__(self, registry: object, lookup: Lookup) -> None:
         self._registry, self.lookup = registry, lookup
 
     def __getattr__(self, name: str) -> Any:
@@ -334,7 +340,9 @@ class AskedOp:
         return getattr(self._op, name)
 
 
-def asked_op(kind: str, attrs: tuple[Any, ...], inputs: list[Any], outputs: list[Any]) -> Any:
+def asked_op(
+    kind: str, attrs: tuple[object, ...], inputs: list[tf.Tensor], outputs: list[tf.Tensor]
+) -> tf.Operation:
     """Stands for an operation that ran eagerly, as TensorFlow's own tapes have it."""
     return _MockOp(attrs, inputs, outputs, kind, ())
 
@@ -345,7 +353,7 @@ def results_of_custom(op: tf.Operation) -> int:
     return int(_enclosed(_enclosed(function, "tape_grad_fn"), "flat_result_len"))
 
 
-def _enclosed(function: Any, name: str) -> Any:
+def _enclosed(function: Callable[..., object], name: str) -> Any:
     """A variable that a function has from around it."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     return cells[name].cell_contents
@@ -359,7 +367,7 @@ def custom_gradient_of(op: tf.Operation) -> str:
         return ""
 
 
-def attributes_of(tensor: Any) -> Mapping[str, Any]:
+def attributes_of(tensor: tf.Tensor) -> Mapping[str, Any]:
     """What kind of variable a handle refers to: dtype and sizes."""
     data = getattr(tensor, "_handle_data", None)
     if data is None or not data.is_set or not data.shape_and_type:
@@ -368,12 +376,12 @@ def attributes_of(tensor: Any) -> Mapping[str, Any]:
     return {"dtype": tf.as_dtype(first.dtype), "shape": tf.TensorShape(first.shape)}
 
 
-_extract_stack: Callable[[], Any] = _need(
+_extract_stack: Callable[[], Sequence[traceback.FrameSummary]] = _need(
     "tensorflow.python.util.tf_stack.extract_stack", "the line that AutoGraph's code was written for", list
 )
 
 
-def stack() -> Any:
+def stack() -> Sequence[traceback.FrameSummary]:
     """The stack of the thread, with the lines for which AutoGraph wrote code."""
     return _extract_stack()
 
@@ -398,13 +406,13 @@ LEGACY = "tf_keras.src.optimizers.optimizer"
 """The module of the optimizers of Keras 2, which is a package beside Keras 3."""
 
 
-def legacy_optimizers() -> tuple[Any, Any]:
+def legacy_optimizers() -> tuple[type, type]:
     """The classes of Keras 2 whose optimizers are made, and step."""
     purpose = "what optimizers of tf_keras do"
     base = _need(f"{LEGACY}._BaseOptimizer", purpose, _Nothing, purpose)
     return base, _need(f"{LEGACY}.Optimizer", purpose, _Nothing, purpose)
 
 
-def keras_optimizer() -> Any:
+def keras_optimizer() -> type | None:
     """The class of Keras' optimizers that steps; None if Keras is not there, or another one."""
     return _need(f"{OPTIMIZERS}.BaseOptimizer", "what optimizers do", None, "what optimizers do")

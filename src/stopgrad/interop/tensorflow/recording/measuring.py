@@ -12,12 +12,14 @@ from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.interop.tensorflow.recording import internals
 
 
-def magnitudes_of(sources: Sequence[Any], gradients: Sequence[Any]) -> list[Magnitude | None]:
+def magnitudes_of(
+    sources: Sequence[tf.Tensor | tf.Variable], gradients: Sequence[tf.Tensor | None]
+) -> list[Magnitude | None]:
     """How large each gradient is; None where there is none, or it has no values since it is only traced."""
     return [_magnitude(source, gradient) for source, gradient in zip(sources, gradients, strict=True)]
 
 
-def _magnitude(source: Any, gradient: Any) -> Magnitude | None:
+def _magnitude(source: tf.Tensor | tf.Variable, gradient: tf.Tensor | None) -> Magnitude | None:
     if not isinstance(getattr(gradient, "values", gradient), internals.EagerTensor):
         return None
     array, values = _array(gradient), _array(source)
@@ -31,7 +33,7 @@ def _magnitude(source: Any, gradient: Any) -> Magnitude | None:
     )
 
 
-def _array(x: Any) -> np.ndarray[Any, Any]:
+def _array(x: tf.Tensor | tf.Variable) -> np.ndarray[Any, Any]:
     """The values of a tensor, a variable or slices of one."""
     whole = tf.convert_to_tensor(x)
     return np.asarray(whole, np.complex128 if whole.dtype.is_complex else np.float64).ravel()

@@ -87,7 +87,7 @@ _OF_GRAPHS: dict[Any, Answer] = {}
 
 def _answer_of(
     name: str,
-    make_op: Callable[[list[Any], list[Any]], Any],
+    make_op: Callable[[list[tf.Tensor], list[tf.Tensor]], tf.Operation],
     inputs: Sequence[Shape],
     outputs: Sequence[Shape],
 ) -> Answer:
@@ -127,8 +127,8 @@ def _answer_of(
 
 
 def _refusals(
-    function: Any,
-    make_op: Callable[[list[Any], list[Any]], Any],
+    function: internals.GradientFunction,
+    make_op: Callable[[list[tf.Tensor], list[tf.Tensor]], tf.Operation],
     inputs: Sequence[Shape],
     outputs: Sequence[Shape],
     live: Sequence[int],
@@ -149,19 +149,19 @@ def _refusals(
     return internals.aside(ask)
 
 
-def _placeholder(sizes: Shape) -> Any:
+def _placeholder(sizes: Shape) -> tf.Tensor:
     dtype, *rest = sizes
     has_sizes = len(sizes) > 1 or dtype in ("resource", "variant")
     return tf.compat.v1.placeholder(tf.as_dtype(dtype), rest if has_sizes else None)
 
 
-def _zeros(sizes: Shape) -> Any:
+def _zeros(sizes: Shape) -> tf.Tensor | None:
     """The gradient of an output that is not used; None where there are no zeros of its dtype."""
     kind = tf.as_dtype(sizes[0])
     return tf.zeros_like(_placeholder(sizes)) if kind.is_floating or kind.is_complex else None
 
 
-def _leads(starts: Collection[Any], gradient: Any) -> bool:
+def _leads(starts: Collection[tf.Operation], gradient: tf.Tensor | None) -> bool:
     """Whether a tensor of a graph was made of the results of some operations, and is not always zero.
 
     A gradient is linear in those of the outputs: what is not made of them is zero.
@@ -180,7 +180,7 @@ def _leads(starts: Collection[Any], gradient: Any) -> bool:
     return False
 
 
-def _is_zero(gradient: Any) -> bool:
+def _is_zero(gradient: tf.Tensor | None) -> bool:
     """Whether a tensor of a graph is zero whatever its inputs are."""
     op = getattr(gradient, "op", None)
     if op is None:

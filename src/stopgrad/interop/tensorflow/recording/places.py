@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from stopgrad.base.source import INSTALLED, OWN, Location, RawLocation, capture, kind_of
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _WRITTEN = "__autograph_generated_file"
 """In the names of files that AutoGraph writes."""
@@ -25,12 +30,12 @@ def decoded_file(place: RawLocation) -> str:
     return str(getattr(code, "co_filename", None) or getattr(code, "file", ""))
 
 
-def of_operation(op: Any) -> RawLocation | None:
+def of_operation(op: tf.Operation) -> RawLocation | None:
     """The line that made an operation of a graph: the user's own, or a library's with the user's line."""
     return of_stack(op.traceback)
 
 
-def of_stack(frames: Any) -> RawLocation | None:
+def of_stack(frames: Sequence[traceback.FrameSummary]) -> RawLocation | None:
     """The line among those of a stack of TensorFlow's, whose last is the innermost."""
     library: Location | None = None
     for frame in reversed(list(frames)):
@@ -59,7 +64,7 @@ def called_by_user(x: object) -> str:
     return ""
 
 
-def in_layer(op: Any) -> bool:
+def in_layer(op: tf.Operation) -> bool:
     """Whether a layer of Keras' made an operation of a graph."""
     return any(_LAYERS in frame.filename for frame in op.traceback)
 

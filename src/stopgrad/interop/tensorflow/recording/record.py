@@ -11,10 +11,13 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stopgrad.base.source import RawLocation
 from stopgrad.flow.magnitudes.sizes import Magnitude
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 Shape = tuple[Any, ...]
 """The name of a dtype, and sizes; only the name where these are not known."""
@@ -110,7 +113,7 @@ class Event:
         self.serial = next(_serials)
         self.kind, self.call, self.place, self.inputs = kind, call, place, inputs
         self.results, self.tapes, self.attrs = results, tapes, attrs
-        self.graph: Any = None
+        self.graph: tf.Graph | None = None
         self.scope = ""
         self.closes = 0
         self.beside: Event | None = None
@@ -128,12 +131,12 @@ class Value(NamedTuple):
 class Symbol:
     """A tensor of a graph: *graph* keeps it, and *name* and *index* say which it is."""
 
-    graph: Any
+    graph: tf.Graph
     name: str
     index: int
 
     @property
-    def tensor(self) -> Any:
+    def tensor(self) -> tf.Tensor:
         """The tensor."""
         return self.graph.get_operation_by_name(self.name).outputs[self.index]
 
@@ -153,7 +156,7 @@ class Source(NamedTuple):
     value: Value | Symbol
     some: bool | None
     held: bool = False
-    variable: Any = None
+    variable: tf.Variable = None
 
 
 @dataclass(eq=False)

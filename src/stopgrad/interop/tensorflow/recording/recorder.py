@@ -49,7 +49,7 @@ _CALLERS = 4
 ASKED = 256
 """The last so many gradients that were asked for are kept, with all that led to them."""
 
-Backward = Callable[..., Any]
+Backward = Callable[..., object]
 Looks = Callable[[Event, Sequence[Any], Sequence[Any]], None]
 Explains = Callable[["Recorder", BaseException, "RawLocation | None"], None]
 
@@ -114,7 +114,7 @@ class Recorder:
         attrs: tuple[Any, ...],
         outputs: Sequence[Any],
         op_name: str | None = None,
-        graph: Any = None,
+        graph: tf.Graph | None = None,
     ) -> None:
         """An operation ran eagerly, or was added to a graph; called by TensorFlow."""
         try:
@@ -218,7 +218,7 @@ class Recorder:
         self._values = {key: entry for key, entry in self._values.items() if entry[0]() is not None}
         self._limit = max(_FEWEST, 2 * len(self._values))
 
-    def value_of(self, tensor: Any) -> Value:
+    def value_of(self, tensor: tf.Tensor) -> Value:
         """The value of a tensor that is no graph's, or of a handle; a new one if nothing made it."""
         key = identity_of(tensor)
         entry = self._values.get(key) or self.variables.get(key)
@@ -256,7 +256,7 @@ class Recorder:
         """The events that are known still, in order."""
         return above([value for _, value in self._values.values()])
 
-    def knows(self, tensor: Any) -> bool:
+    def knows(self, tensor: tf.Tensor) -> bool:
         """Whether something that was recorded made a tensor, or it was recorded in a graph."""
         if isinstance(tensor, internals.EagerTensor):
             entry = self._values.get(identity_of(tensor))
@@ -267,7 +267,7 @@ class Recorder:
         """The tapes that recorded an operation of a graph when it was made."""
         return self._notes.get(graph, {}).get(operation, ())
 
-    def called(self, function: Any) -> None:
+    def called(self, function: tf.types.experimental.AtomicFunction) -> None:
         """A function of TensorFlow is called."""
         if function.name.decode() not in self._functions:
             self._functions[function.name.decode()] = function.graph
@@ -302,7 +302,7 @@ class Recorder:
         self._note(event, outputs)
 
         @functools.wraps(backward)
-        def observed(*gradients: Any) -> Any:
+        def observed(*gradients: tf.Tensor) -> object:
             input_gradients = backward(*gradients)
             is_list = isinstance(input_gradients, (list, tuple))
             listed = input_gradients if is_list else [input_gradients]
@@ -321,7 +321,7 @@ class Recorder:
 
     # -------------------------------------------------------------------------------------------- variables
 
-    def accessed(self, variable: Any) -> None:
+    def accessed(self, variable: tf.Variable) -> None:
         """A variable is read. What replicas have copies of is one variable."""
         first, *others = internals.copies_of(variable)
         handle = first.handle
@@ -339,14 +339,14 @@ class Recorder:
             if self.meet is not None:
                 self.meet(variable)
 
-    def variable(self, variable: Any) -> Value:
+    def variable(self, variable: tf.Variable) -> Value:
         """The value of a variable."""
         self.accessed(variable)
         return self.variables[identity_of(internals.copies_of(variable)[0].handle)][1]
 
     # ------------------------------------------------------------------------------------------------ tapes
 
-    def pushed(self, tape: Any, place: RawLocation | None) -> None:
+    def pushed(self, tape: tf.GradientTape, place: RawLocation | None) -> None:
         """A tape begins to record, for the first time, again after a pause, or anew."""
         record = self._tapes.get(tape)
         if record is None:
@@ -356,7 +356,7 @@ class Recorder:
             record.closed = 0
         self._active = (*self._active, record)
 
-    def popped(self, tape: Any) -> None:
+    def popped(self, tape: tf.GradientTape) -> None:
         """A tape ceases to record."""
         record = self._tapes.get(tape)
         if record is not None:
@@ -365,11 +365,11 @@ class Recorder:
         if not self._recording:
             self._assigned.clear()
 
-    def reset(self, tape: Any) -> None:
+    def reset(self, tape: tf.GradientTape) -> None:
         """A tape forgets what it recorded."""
         self._tapes.pop(tape, None)
 
-    def watches(self, tape: Any, tensors: Sequence[Any]) -> None:
+    def watches(self, tape: tf.GradientTape, tensors: Sequence[tf.Tensor]) -> None:
         """A tape is told to watch tensors and variables."""
         record = self._tapes.get(tape)
         if record is None:
@@ -382,14 +382,14 @@ class Recorder:
             if isinstance(x, internals.EagerTensor):
                 self._begin_at(x, record)
 
-    def _begin_at(self, tensor: Any, tape: Tape) -> None:
+    def _begin_at(self, tensor: tf.Tensor, tape: Tape) -> None:
         """What a tape watches is where its paths begin, even if something made it that it did not record."""
         value = self.value_of(tensor)
         if value.event.kind in (Kind.OPERATION, Kind.CALL, Kind.CUSTOM) and tape not in value.event.tapes:
             sizes = (value.event.results[value.number],)
             self._note(Event(Kind.CUSTOM, "tape.watch", here(), (value,), sizes, (tape,)), [tensor])
 
-    def tape_with(self, inner: Any) -> Tape | None:
+    def tape_with(self, inner: object) -> Tape | None:
         """The tape whose own record is *inner*."""
         for tape, record in self._tapes.items():
             if internals.record_of(tape) is inner:
@@ -404,7 +404,7 @@ class Recorder:
         targets: Sequence[Any],
         sources: Sequence[Any],
         raw: Sequence[Any],
-        gradients: Sequence[Any],
+        gradients: Sequence[tf.Tensor | None],
         zeros: bool,
         tape: Tape | None,
         place: RawLocation | None,
@@ -430,17 +430,17 @@ class Recorder:
         self.askings.append(asking)
         return asking
 
-    def place_in_record(self, tensor: Any) -> Value | Symbol:
+    def place_in_record(self, tensor: tf.Tensor) -> Value | Symbol:
         """What stands for a tensor."""
         if isinstance(tensor, internals.EagerTensor):
             return self.value_of(tensor)
         return Symbol(tensor.graph, tensor.op.name, tensor.value_index)
 
-    def refused(self, tensor: Any) -> None:
+    def refused(self, tensor: tf.Tensor) -> None:
         """A traced tensor is asked for its number, which it does not have."""
         self.refusal = of_operation(tensor.op) if isinstance(tensor, tf.Tensor) else None
 
-    def departed(self, tensor: Any, call: str) -> None:
+    def departed(self, tensor: tf.Tensor, call: str) -> None:
         """A tensor's value is taken for Python."""
         entry = self._values.get(identity_of(tensor))
         if entry is None or entry[1].event.kind is Kind.CONSTANT:
@@ -458,17 +458,17 @@ def _aliases(value: Value) -> list[Value]:
     return aliases + [x for x in aliases[-1].event.inputs if x.event.kind is Kind.VARIABLE]
 
 
-def name_of(variable: Any) -> str:
+def name_of(variable: tf.Variable) -> str:
     """The name of a variable, for Keras its path."""
     return str(getattr(variable, "path", variable.name)).removesuffix(":0")
 
 
-def shape_of(tensor: Any) -> Shape:
+def shape_of(tensor: tf.Tensor) -> Shape:
     """The dtype's name and the sizes of a tensor."""
     return sizes_of(tensor.dtype, tensor.shape)
 
 
-def sizes_of(dtype: Any, shape: Any) -> Shape:
+def sizes_of(dtype: tf.DType, shape: tf.TensorShape) -> Shape:
     """The dtype's name, and the sizes if all are known."""
     if not shape.is_fully_defined():
         return (dtype.name,)

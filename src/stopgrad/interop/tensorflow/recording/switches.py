@@ -10,8 +10,9 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 import tensorflow as tf
 
@@ -23,7 +24,9 @@ from stopgrad.interop.tensorflow.recording.places import here, of_stack
 from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 
-Original = Callable[..., Any]
+Original = Callable[..., object]
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 
 class _Running(threading.local):
@@ -43,23 +46,30 @@ class Observer(Protocol):
 
     lost: dict[str, None]
 
-    def asked(self, asking: Asking, gradients: Sequence[Any]) -> None:
+    def asked(self, asking: Asking, gradients: Sequence[tf.Tensor | None]) -> None:
         """A recorded gradient was asked for."""
 
-    def made(self, optimizer: Any, place: RawLocation | None) -> None:
+    def made(self, optimizer: tf.keras.Optimizer, place: RawLocation | None) -> None:
         """An optimizer was made."""
 
     def called(self) -> None:
         """A function of TensorFlow's is about to run."""
 
     def applies(
-        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
+        self,
+        optimizer: tf.keras.Optimizer,
+        gradients: Sequence[tf.Tensor | None],
+        variables: Sequence[tf.Variable],
+        place: RawLocation | None,
     ) -> None:
         """An optimizer is about to step."""
 
-    def applied(self, optimizer: Any) -> None:
+    def applied(self, optimizer: tf.keras.Optimizer) -> None:
         """An optimizer has stepped, or its step was traced."""
 
+
+Gradients = Sequence["tf.Tensor | None"]
+"""Of each source, its gradient, or None."""
 
 _RUNNING = _Running()
 
@@ -138,7 +148,9 @@ def patch_legacy_keras() -> None:
         _patch(stepping, "apply_gradients", _stepping_pairs)
 
 
-def _patch(owner: Any, name: str, wrapper: Callable[[Original], Original]) -> None:
+def _patch(
+    owner: type | ModuleType, name: str, wrapper: Callable[[Callable[..., R]], Callable[..., R]]
+) -> None:
     key = f"{owner.__name__}.{name}"
     if key not in _PATCHED and name in vars(owner):
         wrapped = functools.wraps(vars(owner)[name])(wrapper(vars(owner)[name]))
@@ -154,7 +166,7 @@ def _observers() -> Sequence[Observer]:
     return () if internals.is_unseen() else _RUNNING.observers
 
 
-def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: Any) -> Any:
+def _safely(owner: Recorder | Observer, call: Callable[[*Ts], R], *args: *Ts) -> R | None:
     """What a recorder or an observer makes of something; where that fails, it is lost, and nothing raises."""
     try:
         return call(*args)
@@ -169,7 +181,7 @@ def _replicating(make: Original) -> Original:
     All replicas do the same, so that observers are told what the first one does.
     """
 
-    def __init__(thread: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(thread: threading.Thread, *args: object, **kwargs: object) -> None:  # noqa: N807
         make(thread, *args, **kwargs)
         if _RUNNING.recorders or _RUNNING.observers:
             observers = [] if thread.replica_id else _RUNNING.observers
@@ -184,7 +196,7 @@ def _run_as(recorders: list[Recorder], observers: list[Observer], run: Callable[
 
 
 def _pushing(push: Original) -> Original:
-    def _push_tape(tape: Any) -> None:
+    def _push_tape(tape: tf.GradientTape) -> None:
         for recorder in _recorders():
             _safely(recorder, recorder.pushed, tape, here())
         push(tape)  # An interrupt after it would leave the tape open.
@@ -193,7 +205,7 @@ def _pushing(push: Original) -> Original:
 
 
 def _popping(pop: Original) -> Original:
-    def _pop_tape(tape: Any) -> None:
+    def _pop_tape(tape: tf.GradientTape) -> None:
         pop(tape)
         for recorder in _recorders():
             _safely(recorder, recorder.popped, tape)
@@ -202,7 +214,7 @@ def _popping(pop: Original) -> Original:
 
 
 def _resetting(reset: Original) -> Original:
-    def reset_(tape: Any) -> None:
+    def reset_(tape: tf.GradientTape) -> None:
         for recorder in _recorders():
             _safely(recorder, recorder.popped, tape)
             _safely(recorder, recorder.reset, tape)
@@ -212,7 +224,7 @@ def _resetting(reset: Original) -> Original:
 
 
 def _watching(watch: Original) -> Original:
-    def watch_(tape: Any, tensor: Any) -> None:
+    def watch_(tape: tf.GradientTape, tensor: tf.Tensor) -> None:
         watch(tape, tensor)
         for recorder in _recorders():
             _safely(recorder, recorder.watches, tape, tf.nest.flatten(tensor))
@@ -220,15 +232,15 @@ def _watching(watch: Original) -> Original:
     return watch_
 
 
-def _differentiating(differentiate: Original) -> Original:
+def _differentiating(differentiate: Callable[..., Gradients]) -> Callable[..., Gradients]:
     def imperative_grad(
-        tape: Any,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
-        sources_raw: Any = None,
-        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
-    ) -> Any:
+        tape: tf.GradientTape,
+        target: Sequence[tf.Tensor],
+        sources: Sequence[tf.Tensor],
+        output_gradients: Sequence[tf.Tensor | None] | None = None,
+        sources_raw: Sequence[tf.Tensor | tf.Variable] | None = None,
+        unconnected_gradients: tf.UnconnectedGradients = tf.UnconnectedGradients.NONE,
+    ) -> Gradients:
         recorders = list(_recorders())
         tapes = [_safely(recorder, recorder.tape_with, tape) for recorder in recorders]
         gradients = differentiate(tape, target, sources, output_gradients, sources_raw, unconnected_gradients)
@@ -241,7 +253,7 @@ def _differentiating(differentiate: Original) -> Original:
     return imperative_grad
 
 
-def _ask(recorder: Recorder, args: tuple[Any, ...], gradients: Sequence[Any]) -> None:
+def _ask(recorder: Recorder, args: tuple[object, ...], gradients: Sequence[tf.Tensor | None]) -> None:
     """Tell a recorder that a gradient was asked for, and observers what it made of that."""
     asking = _safely(recorder, recorder.asked, *args, _line())
     for observer in _observers() if asking is not None else ():
@@ -251,7 +263,7 @@ def _ask(recorder: Recorder, args: tuple[Any, ...], gradients: Sequence[Any]) ->
 def _explaining(gradient: Original) -> Original:
     """Errors of tapes get their cause as a note."""
 
-    def explained(tape: Any, *args: Any, **kwargs: Any) -> Any:
+    def explained(tape: tf.GradientTape, *args: object, **kwargs: object) -> object:
         try:
             return gradient(tape, *args, **kwargs)
         except Exception as error:
@@ -265,7 +277,7 @@ def _explaining(gradient: Original) -> Original:
 def _refusing(refuse: Original) -> Original:
     """What a traced tensor is no number for has the line that made it as a note."""
 
-    def _disallow(tensor: Any, task: str) -> Any:
+    def _disallow(tensor: tf.Tensor, task: str) -> object:
         try:
             return refuse(tensor, task)
         except Exception as error:
@@ -276,7 +288,7 @@ def _refusing(refuse: Original) -> Original:
 
 
 def _lacking(get: Original) -> Original:
-    def __getattr__(tensor: Any, name: str) -> Any:  # noqa: N807
+    def __getattr__(tensor: tf.Tensor, name: str) -> object:  # noqa: N807
         try:
             return get(tensor, name)
         except AttributeError as error:
@@ -287,14 +299,14 @@ def _lacking(get: Original) -> Original:
     return __getattr__
 
 
-def _explain_traced(tensor: Any, error: Exception) -> None:
+def _explain_traced(tensor: tf.Tensor, error: Exception) -> None:
     for recorder in _recorders():
         _safely(recorder, recorder.refused, tensor)
         recorder.explain(recorder, error, _line())
 
 
 def _making_optimizers(make: Original) -> Original:
-    def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(optimizer: tf.keras.Optimizer, *args: object, **kwargs: object) -> None:  # noqa: N807
         make(optimizer, *args, **kwargs)
         for observer in _observers():
             _safely(observer, observer.made, optimizer, _line())
@@ -303,10 +315,14 @@ def _making_optimizers(make: Original) -> Original:
 
 
 def _stepping(apply: Original) -> Original:
-    def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
+    def applied(
+        optimizer: tf.keras.Optimizer,
+        grads: Iterable[tf.Tensor | None],
+        trainable_variables: Iterable[tf.Variable] | None = None,
+    ) -> object:
         if keras.loaded("tensorflow") is None:  # Keras computes with another framework.
             return apply(optimizer, grads, trainable_variables)
-        variables: Any = None if trainable_variables is None else list(trainable_variables)
+        variables = None if trainable_variables is None else list(trainable_variables)
         grads = list(grads)
         place = _line() if _observers() or _recorders() else None
         for observer in _observers():
@@ -328,7 +344,12 @@ def _stepping(apply: Original) -> Original:
 def _stepping_pairs(apply: Original) -> Original:
     """As :func:`_stepping`, for optimizers that are given pairs."""
 
-    def apply_gradients(optimizer: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply_gradients(
+        optimizer: tf.keras.Optimizer,
+        grads_and_vars: Iterable[tuple[tf.Tensor | None, tf.Variable]],
+        *args: object,
+        **kwargs: object,
+    ) -> object:
         pairs = list(grads_and_vars)
         place = _line() if _observers() or _recorders() else None
         for observer in _observers():
@@ -347,8 +368,8 @@ def _stepping_pairs(apply: Original) -> Original:
     return apply_gradients
 
 
-def _differentiating_graphs(differentiate: Original) -> Original:
-    def _GradientsHelper(ys: Any, xs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802
+def _differentiating_graphs(differentiate: Callable[..., Gradients]) -> Callable[..., Gradients]:
+    def _GradientsHelper(ys: object, xs: object, *args: object, **kwargs: object) -> Gradients:  # noqa: N802
         gradients = differentiate(ys, xs, *args, **kwargs)
         if kwargs.get("src_graph") is None and _recorders():
             targets, sources = tf.nest.flatten(ys), tf.nest.flatten(xs)
@@ -365,14 +386,19 @@ def _differentiating_graphs(differentiate: Original) -> Original:
     return _GradientsHelper
 
 
-def _line() -> Any:
+def _line() -> RawLocation | None:
     """The user's line, also where AutoGraph wrote what runs."""
     return here() or of_stack(internals.stack())
 
 
 def _recording(record: Original) -> Original:
     def record_operation(
-        op_type: Any, output_tensors: Any, input_tensors: Any, backward_function: Any, *rest: Any, **more: Any
+        op_type: str,
+        output_tensors: Sequence[tf.Tensor],
+        input_tensors: Sequence[tf.Tensor],
+        backward_function: Callable[..., object],
+        *rest: object,
+        **more: object,
     ) -> None:
         for recorder in _recorders():
             args = (op_type, output_tensors, input_tensors, backward_function)
@@ -400,7 +426,7 @@ _KERAS = "keras"
 
 
 def _accessing(access: Original) -> Original:
-    def variable_accessed(variable: Any) -> None:
+    def variable_accessed(variable: tf.Variable) -> None:
         for recorder in _recorders():
             _safely(recorder, recorder.accessed, variable)
         access(variable)
@@ -409,7 +435,7 @@ def _accessing(access: Original) -> Original:
 
 
 def _leaving(convert: Original) -> Original:
-    def _numpy(tensor: Any) -> Any:
+    def _numpy(tensor: tf.Tensor) -> object:
         if _recorders():
             method = sys._getframe(1).f_code.co_name  # numpy, __float__, __int__
             call = f"{method.strip('_')}()" if method.startswith("_") else f".{method}()"
@@ -421,7 +447,7 @@ def _leaving(convert: Original) -> Original:
 
 
 def _calling(call: Original) -> Original:
-    def call_flat(function: Any, *args: Any) -> Any:
+    def call_flat(function: tf.types.experimental.AtomicFunction, *args: object) -> object:
         for recorder in _recorders():
             _safely(recorder, recorder.called, function)
         for observer in _observers():

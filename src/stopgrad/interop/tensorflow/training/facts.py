@@ -107,7 +107,7 @@ class Facts:
         self.unknown: dict[str, None] = {}
         self._unread: list[Variable] = []
 
-    def asked(self, asking: Asking, gradients: Sequence[Any]) -> None:
+    def asked(self, asking: Asking, gradients: Sequence[tf.Tensor | None]) -> None:
         """A gradient was asked for."""
         key = asking.place or asking.kind
         point = self.points.get(key)
@@ -127,7 +127,7 @@ class Facts:
                 tally.none += not source.some
             self._look(name, tally, gradient, point.calls)
 
-    def _look(self, name: str, tally: Gradients, gradient: Any, call: int) -> None:
+    def _look(self, name: str, tally: Gradients, gradient: tf.Tensor | None, call: int) -> None:
         """Look at the values of a gradient, where it has some."""
         values = getattr(gradient, "values", gradient)
         if not isinstance(values, internals.EagerTensor):
@@ -141,7 +141,7 @@ class Facts:
         if len(norms) < NORMS:
             norms.append((call, norm))
 
-    def met(self, variable: Any) -> int:
+    def met(self, variable: tf.Variable) -> int:
         """Note a variable; the number of its handle."""
         key = _key_of(variable)
         if key not in self.variables:
@@ -160,7 +160,7 @@ class Facts:
             record for record in self._unread if record.start is None and record.ref() is not None
         ]
 
-    def elements(self, variable: Any) -> np.ndarray[Any, Any] | None:
+    def elements(self, variable: tf.Variable) -> np.ndarray[Any, Any] | None:
         """Some of the elements of a variable, evenly spread; None if they cannot be read."""
         try:
             first = internals.copies_of(variable)[0]
@@ -172,12 +172,16 @@ class Facts:
             return None
         return whole[:: max(1, whole.size // SAMPLES)].copy()
 
-    def made(self, optimizer: Any, place: RawLocation | None) -> None:
+    def made(self, optimizer: tf.keras.Optimizer, place: RawLocation | None) -> None:
         """An optimizer was made."""
         self.optimizers[id(optimizer)] = Optimizer(weakref.ref(optimizer), made_at=place)
 
     def applies(
-        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
+        self,
+        optimizer: tf.keras.Optimizer,
+        gradients: Sequence[tf.Tensor | None],
+        variables: Sequence[tf.Variable],
+        place: RawLocation | None,
     ) -> None:
         """An optimizer is about to step; it leaves out what it gets None for."""
         record = self.optimizers.setdefault(id(optimizer), Optimizer(weakref.ref(optimizer)))
@@ -217,7 +221,7 @@ class Facts:
         """Whether a variable has 16 bits per element."""
         return self.dtype_of(key) in ("float16", "bfloat16")
 
-    def averages(self, key: int, optimizer: Any) -> list[Any]:
+    def averages(self, key: int, optimizer: tf.keras.Optimizer) -> list[Any]:
         """Some of the elements of what one of Keras' optimizers keeps beside a variable, such as momentum."""
         own = keras.held_by(optimizer)
         places = [i for i, variable in enumerate(own) if _key_of(variable) == key]
@@ -239,6 +243,6 @@ class Facts:
         return None if now is None else bool(np.all(np.isfinite(now)))
 
 
-def _key_of(variable: Any) -> int:
+def _key_of(variable: tf.Variable) -> int:
     """The number of a variable's handle."""
     return identity_of(internals.copies_of(variable)[0].handle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.base.source import RawLocation
 from stopgrad.flow.problems.notes import problem_of
@@ -17,6 +17,9 @@ from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.training.facts import Facts
 from stopgrad.interop.tensorflow.training.verdicts import problems_of
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class _Token:
@@ -89,13 +92,13 @@ class Session:
             return min(self.steps, max([point.calls for point in self.facts.points.values()], default=0))
         return min(self.steps, max(self._recorded, int(bool(self.facts.points))))
 
-    def asked(self, asking: Asking, gradients: Sequence[Any]) -> None:
+    def asked(self, asking: Asking, gradients: Sequence[tf.Tensor | None]) -> None:
         """A gradient was asked for."""
         self.facts.asked(asking, gradients)
         while len(self.recorder.askings) > 1:
             self.recorder.askings.popleft()
 
-    def made(self, optimizer: Any, place: RawLocation | None) -> None:
+    def made(self, optimizer: tf.keras.Optimizer, place: RawLocation | None) -> None:
         """An optimizer was made."""
         self.facts.made(optimizer, place)
 
@@ -104,12 +107,16 @@ class Session:
         self.facts.begin()
 
     def applies(
-        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any], place: RawLocation | None
+        self,
+        optimizer: tf.keras.Optimizer,
+        gradients: Sequence[tf.Tensor | None],
+        variables: Sequence[tf.Variable],
+        place: RawLocation | None,
     ) -> None:
         """An optimizer is about to step."""
         self.facts.applies(optimizer, gradients, variables, place)
 
-    def applied(self, optimizer: Any) -> None:
+    def applied(self, optimizer: tf.keras.Optimizer) -> None:
         """An optimizer has stepped, or its step was traced."""
         if not switches.is_eager():
             return

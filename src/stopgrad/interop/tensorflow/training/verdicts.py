@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.training.facts import Facts, Optimizer, Point
 from stopgrad.interop.tensorflow.training.losses import may_be_compared
 from stopgrad.interop.tensorflow.watching import explained, subjects_asked
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 SEVERAL = 2
 """The fewest times that the same must have happened for it to be told."""
@@ -68,7 +71,7 @@ class _Training:
             and (not self.stepping or is_stepped)
         ]
 
-    def has_gradient(self, key: int, optimizer: Any) -> bool:
+    def has_gradient(self, key: int, optimizer: tf.keras.Optimizer) -> bool:
         """Whether a gradient was seen that is not zero, or the optimizer's averages of it are not zero."""
         for point in self.points:
             for name, other in point.variables.items():
@@ -320,14 +323,14 @@ def compared(training: _Training, recorder: Recorder) -> Iterator[Problem]:
             yield from comparing(explained("explain", recorder, asking.losses, subjects, None, asking))
 
 
-def _iterations(optimizer: Any, record: Optimizer) -> int:
+def _iterations(optimizer: tf.keras.Optimizer, record: Optimizer) -> int:
     try:
         return int(optimizer.iterations)
     except (AttributeError, TypeError, ValueError):
         return record.steps
 
 
-def _rate(optimizer: Any) -> float | None:
+def _rate(optimizer: tf.keras.Optimizer) -> float | None:
     try:
         return float(optimizer.learning_rate)
     except (AttributeError, TypeError, ValueError):

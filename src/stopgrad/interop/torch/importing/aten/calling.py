@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 import stopgrad as sg
-from stopgrad.base.types import DType, dtype_of
+from stopgrad.base.types import DType, Size, dtype_of
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.torch import internals
 
-Translation = Callable[..., Any]
+Translation = Callable[..., object]
 Table = dict[str, Translation]
 
 
@@ -34,7 +34,11 @@ class Call:
     values: tuple[Any, ...]
 
     def __init__(
-        self, node: torch.fx.Node, key: Callable[[], Any], sizes: Callable[[Any], Any], live: Container[Any]
+        self,
+        node: torch.fx.Node,
+        key: Callable[[], sg.Output],
+        sizes: Callable[[torch.SymInt | int], Size],
+        live: Container[Any],
     ) -> None:
         self.node = node
         self._live = live
@@ -48,11 +52,11 @@ class Call:
         return dtype_from(self.values[0].dtype)
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[Size, ...]:
         """The sizes of the (first) result, as numbers and :class:`stopgrad.Dim`."""
         return tuple(self._sizes(size) for size in self.values[0].shape)
 
-    def key(self) -> Any:
+    def key(self) -> sg.Output:
         """A key for random numbers, another one for each call."""
         return self._key()
 

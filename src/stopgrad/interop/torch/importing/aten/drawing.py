@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
@@ -11,15 +10,15 @@ from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
 
-def _uniform(call: Call, size: Sequence[Size], *_: object, **__: object) -> Any:
+def _uniform(call: Call, size: Sequence[Size], *_: object, **__: object) -> sg.Output:
     return sg.random_uniform(list(size), call.key(), dtype=call.dtype)
 
 
-def _uniform_like(call: Call, x: sg.Output, low: float = 0.0, high: float = 1.0, **_: object) -> Any:
+def _uniform_like(call: Call, x: sg.Output, low: float = 0.0, high: float = 1.0, **_: object) -> sg.Output:
     return sg.random_uniform(list(x.shape), call.key(), low, high, dtype=call.dtype)
 
 
-def _normal(call: Call, size: Sequence[Size], *_: object, **__: object) -> Any:
+def _normal(call: Call, size: Sequence[Size], *_: object, **__: object) -> sg.Output:
     return sg.random_normal(list(size), call.key(), dtype=call.dtype)
 
 
@@ -57,7 +56,7 @@ def _order(call: Call, n: Size, **_: object) -> sg.Output:
     return sg.cast(sg.random_permutation(sg.range(0, n, dtype=sg.int64), call.key()), call.dtype)
 
 
-def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> Any:
+def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> sg.Output:
     """Dropout: the kept elements divided by the probability to keep them, and the mask of those kept."""
     if not train:
         return x, sg.full(list(x.shape), True, sg.bool_)
@@ -75,11 +74,11 @@ def _coins(call: Call, x: sg.Output, p: float | None = None, **_: object) -> sg.
     return sg.cast(drawn, call.dtype)
 
 
-def _exponential(call: Call, x: sg.Output, rate: float = 1.0, **_: object) -> Any:
+def _exponential(call: Call, x: sg.Output, rate: float = 1.0, **_: object) -> sg.Output:
     return sg.random_exponential(list(x.shape), call.key(), rate, dtype=call.dtype)
 
 
-def _categories(call: Call, x: sg.Output, count: int, replacement: bool = False, **_: object) -> Any:
+def _categories(call: Call, x: sg.Output, count: int, replacement: bool = False, **_: object) -> sg.Output:
     """Categories drawn by weight; without replacement, those with the largest logits plus Gumbel noise."""
     logits = sg.log(sg.stop_gradient(x))
     if replacement:

@@ -14,31 +14,31 @@ from stopgrad.interop.shared.conversions import Refused, Value, brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, dtype_or, table
 
 
-def unary(function: Callable[..., Any]) -> Translation:
+def unary(function: Callable[..., sg.Output]) -> Translation:
     """A function of one tensor, computed in the result's element type."""
     return lambda call, x: function(brought(x, call.dtype))
 
 
-def unconverted(function: Callable[..., Any]) -> Translation:
+def unconverted(function: Callable[..., sg.Output]) -> Translation:
     """A function of one tensor that needs no conversion, such as a test with a boolean result."""
     return lambda call, x: function(x)
 
 
-def whole(function: Callable[..., Any]) -> Translation:
+def whole(function: Callable[..., sg.Output]) -> Translation:
     """Rounding, which leaves integers as they are."""
     return lambda call, x: x if x.dtype.is_integer else function(x)
 
 
-def binary(function: Callable[..., Any]) -> Translation:
+def binary(function: Callable[..., sg.Output]) -> Translation:
     """A function of two tensors or numbers, computed in the result's element type."""
 
-    def translated(call: Call, x: sg.Output, y: Value) -> Any:
+    def translated(call: Call, x: sg.Output, y: Value) -> sg.Output:
         return function(*_both(call.dtype, x, y))
 
     return translated
 
 
-def compared(function: Callable[..., Any]) -> Translation:
+def compared(function: Callable[..., sg.Output]) -> Translation:
     """A comparison of two tensors or numbers, in the element type to which both are promoted."""
 
     def translated(call: Call, x: sg.Output, y: Value) -> sg.Output:
@@ -49,15 +49,15 @@ def compared(function: Callable[..., Any]) -> Translation:
     return translated
 
 
-def logical(function: Callable[..., Any]) -> Translation:
+def logical(function: Callable[..., sg.Output]) -> Translation:
     """A logical function of two tensors, in which every number other than 0 is true."""
     return lambda call, x, y: function(*_both(sg.bool_, x, y))
 
 
-def bitwise(bits: Callable[..., Any], truth: Callable[..., Any]) -> Translation:
+def bitwise(bits: Callable[..., sg.Output], truth: Callable[..., sg.Output]) -> Translation:
     """A function of the bits of integers; for booleans, a function of truth values."""
 
-    def translated(call: Call, x: sg.Output, y: Value) -> Any:
+    def translated(call: Call, x: sg.Output, y: Value) -> sg.Output:
         return (truth if call.dtype.is_bool else bits)(*_both(call.dtype, x, y))
 
     return translated
@@ -157,10 +157,10 @@ def _maximum(call: Call, x: sg.Output, y: sg.Output) -> sg.Output:
     return sg.logical_or(x, y) if call.dtype.is_bool else sg.maximum(x, y)
 
 
-def _without_nan(function: Callable[..., Any]) -> Translation:
+def _without_nan(function: Callable[..., sg.Output]) -> Translation:
     """fmax and fmin: if one operand is NaN, the result is the other."""
 
-    def translated(call: Call, x: sg.Output, y: sg.Output) -> Any:
+    def translated(call: Call, x: sg.Output, y: sg.Output) -> sg.Output:
         x, y = _both(call.dtype, x, y)
         if not call.dtype.is_floating:
             return function(x, y)

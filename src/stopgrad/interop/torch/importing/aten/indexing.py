@@ -24,7 +24,7 @@ def _cut(x: sg.Output, index: sg.Output, axis: int) -> sg.Output:
     return x
 
 
-def _gathered(call: Call, x: sg.Output, dim: int, index: sg.Output, **_: object) -> Any:
+def _gathered(call: Call, x: sg.Output, dim: int, index: sg.Output, **_: object) -> sg.Output:
     if not x.ndim:
         return x if not index.ndim else sg.broadcast_to(x, index.shape)
     if not index.ndim:
@@ -58,10 +58,10 @@ class _Scattering:
                 written = part(written, i, 0, self.index.shape[i])
         return written
 
-    def at(self, x: sg.Output | None = None) -> Any:
+    def at(self, x: sg.Output | None = None) -> sg.Output:
         return sg.at(self.x if x is None else x)[self.places]
 
-    def ended(self, y: sg.Output) -> Any:
+    def ended(self, y: sg.Output) -> sg.Output:
         return reshape(y, []) if self.scalar else y
 
 
@@ -71,7 +71,7 @@ def _differs(x: sg.Output, y: sg.Output, axis: int) -> bool:
 
 def _scattered(
     call: Call, x: sg.Output, dim: int, index: sg.Output, source: Value, *, reduce: str | None = None
-) -> Any:
+) -> sg.Output:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -84,7 +84,7 @@ def _is_empty(index: sg.Output) -> bool:
     return any(not isinstance(size, sg.Dim) and size == 0 for size in index.shape)
 
 
-def _scatter_added(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> Any:
+def _scatter_added(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> sg.Output:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -100,7 +100,7 @@ def _scatter_reduced(
     reduce: str,
     *,
     include_self: bool = True,
-) -> Any:
+) -> sg.Output:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -114,7 +114,7 @@ def _scatter_reduced(
         if reduce == "sum":
             return to.ended(total)
         counted = sg.int64 if base.dtype.is_integer else base.dtype
-        first: Any = sg.full(list(base.shape), 1 if include_self else 0, counted)
+        first = sg.full(list(base.shape), 1 if include_self else 0, counted)
         counts = to.at(first).add(sg.full(list(to.index.shape), 1, counted))
         counts = sg.maximum(counts, brought(1, counted))
         if base.dtype.is_integer:
@@ -123,7 +123,7 @@ def _scatter_reduced(
     return to.ended({"prod": at.multiply, "amax": at.max, "amin": at.min}[reduce](updates))
 
 
-def _neutral(reduce: str, updates: sg.Output) -> Any:
+def _neutral(reduce: str, updates: sg.Output) -> sg.Output:
     if reduce in ("amax", "amin") and updates.dtype.is_floating:
         value = -np.inf if reduce == "amax" else np.inf
     elif reduce in ("amax", "amin"):
@@ -153,7 +153,7 @@ def _indexed(call: Call, x: sg.Output, indices: Sequence[sg.Output | None]) -> s
 
 def _put(
     call: Call, x: sg.Output, indices: Sequence[sg.Output | None], values: sg.Output, accumulate: bool = False
-) -> Any:
+) -> sg.Output:
     masks = [index for index in indices if index is not None and index.dtype.is_bool]
     values = brought(values, x.dtype)
     if masks and not _is_scalar(values):
@@ -187,7 +187,7 @@ def _mask_scattered(call: Call, x: sg.Output, mask: sg.Output, source: sg.Output
     return sg.where(mask, values, x)
 
 
-def _nonzero(call: Call, x: sg.Output) -> Any:
+def _nonzero(call: Call, x: sg.Output) -> sg.Output:
     raise Refused(
         "how many elements are not 0 is known only when the program runs; use masks that keep the shape, "
         "such as torch.where(x != 0, y, 0)"
@@ -209,15 +209,15 @@ def _slice_written(
     start: Size | None = None,
     end: Size | None = None,
     step: int = 1,
-) -> Any:
+) -> sg.Output:
     axis = axis_of(dim, x.ndim)
     size = x.shape[axis]
     if not isinstance(size, sg.Dim) and not any(isinstance(n, sg.Dim) for n in (start, end)):
-        places: Any = np.arange(size)[slice(start, end, step)]
+        places = np.arange(size)[slice(start, end, step)]
         if not places.size:
             return x
     else:
-        every: Any = sg.range(0, size, dtype=sg.int64)
+        every = sg.range(0, size, dtype=sg.int64)
         places = part(every, 0, 0 if start is None else start, end or None, step)
     source = sg.broadcast_to(source, [*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :]])
     return sg.at(x)[(slice(None),) * axis + (places,)].set(source)
@@ -225,7 +225,7 @@ def _slice_written(
 
 def _diagonal_written(
     call: Call, x: sg.Output, source: sg.Output, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Any:
+) -> sg.Output:
     first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
     moved = sg.moveaxis(x, (first, second), (x.ndim - 2, x.ndim - 1))
@@ -240,7 +240,7 @@ def _strided_written(
     size: Sequence[Size],
     stride: Sequence[Size],
     offset: int | None = None,
-) -> Any:
+) -> sg.Output:
     if not call.scale(0).is_contiguous():
         raise Refused("as_strided writes the memory of a tensor that is not laid out row by row; use views")
     sizes, strides = static(size, "as_strided"), static(stride, "as_strided")

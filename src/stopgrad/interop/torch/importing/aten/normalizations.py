@@ -29,7 +29,7 @@ def _layer(
     weight: sg.Output | None,
     bias: sg.Output | None,
     eps: float,
-) -> Any:
+) -> sg.Output:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     is_used = call.uses(1) or call.uses(2)
     y, *moments = layer_normalized(x, axes, weight, bias, eps, is_used)
@@ -61,12 +61,12 @@ def _batch(
     x: sg.Output,
     weight: sg.Output | None,
     bias: sg.Output | None,
-    running_mean: Any,
-    running_var: Any,
+    running_mean: sg.Output,
+    running_var: sg.Output,
     training: bool,
     momentum: float,
     eps: float,
-) -> Any:
+) -> sg.Output:
     """The result, the batch's mean and 1 / deviation, and the running statistics after it."""
     if not training:
         y = with_running(x, weight, bias, running_mean, running_var, eps)
@@ -83,15 +83,23 @@ def _batch(
     return y, *saved, *after
 
 
-def _batch_alone(call: Call, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
+def _batch_alone(call: Call, x: sg.Output, weight: sg.Output, bias: sg.Output, *settings: Any) -> sg.Output:
     return _batch(call, x, weight, bias, None, None, *settings)[:3]
 
 
-def _batch_resting(call: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, *settings: Any) -> Any:
+def _batch_resting(
+    call: Call,
+    x: sg.Output,
+    weight: sg.Output,
+    bias: sg.Output,
+    mean: sg.Output,
+    var: sg.Output,
+    *settings: Any,
+) -> sg.Output:
     return _batch(call, x, weight, bias, mean, var, False, *settings)[:3]
 
 
-def _batch_three(call: Call, *arguments: Any) -> Any:
+def _batch_three(call: Call, *arguments: Any) -> sg.Output:
     return _batch(call, *arguments)[:3]
 
 

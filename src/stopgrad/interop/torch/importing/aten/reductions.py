@@ -14,12 +14,12 @@ from stopgrad.interop.shared.normalizations import variance
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
 
 
-def reduced(function: Callable[..., Any]) -> Translation:
+def reduced(function: Callable[..., sg.Output]) -> Translation:
     """A reduction over some axes, computed in the result's element type."""
 
     def translated(
         call: Call, x: sg.Output, dim: Sequence[int] | None = None, keepdim: bool = False, **_: object
-    ) -> Any:
+    ) -> sg.Output:
         axes = axes_of(dim, x.ndim)
         x = brought(x, call.dtype)
         return function(x, axis=axes, keepdims=keepdim) if axes else x
@@ -27,7 +27,7 @@ def reduced(function: Callable[..., Any]) -> Translation:
     return translated
 
 
-def _any_all(function: Callable[..., Any]) -> Translation:
+def _any_all(function: Callable[..., sg.Output]) -> Translation:
     def translated(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> sg.Output:
         axes = axes_of(dim, x.ndim)
         x = brought(x, sg.bool_)
@@ -36,10 +36,10 @@ def _any_all(function: Callable[..., Any]) -> Translation:
     return translated
 
 
-def _extreme(function: Callable[..., Any], truth: Callable[..., Any]) -> Translation:
+def _extreme(function: Callable[..., sg.Output], truth: Callable[..., sg.Output]) -> Translation:
     """amax and amin: elements that tie share the gradient."""
 
-    def translated(call: Call, x: sg.Output, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+    def translated(call: Call, x: sg.Output, dim: Sequence[int] = (), keepdim: bool = False) -> sg.Output:
         axes = axes_of(dim, x.ndim)
         if not axes:
             return x
@@ -48,7 +48,7 @@ def _extreme(function: Callable[..., Any], truth: Callable[..., Any]) -> Transla
     return translated
 
 
-def _place(function: Callable[..., Any], x: sg.Output, dim: int | None, keepdim: bool) -> Any:
+def _place(function: Callable[..., sg.Output], x: sg.Output, dim: int | None, keepdim: bool) -> sg.Output:
     """The index of the extreme element along an axis."""
     ndim = x.ndim
     x = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
@@ -59,14 +59,14 @@ def _place(function: Callable[..., Any], x: sg.Output, dim: int | None, keepdim:
     return sg.expand_dims(place, axis_of(dim, ndim)) if keepdim else place
 
 
-def _place_of(function: Callable[..., Any]) -> Translation:
+def _place_of(function: Callable[..., sg.Output]) -> Translation:
     return lambda call, x, dim=None, keepdim=False: _place(function, x, dim, keepdim)
 
 
-def _extreme_with_place(function: Callable[..., Any]) -> Translation:
+def _extreme_with_place(function: Callable[..., sg.Output]) -> Translation:
     """max.dim and min.dim: of elements that tie, the first takes the whole gradient."""
 
-    def translated(call: Call, x: sg.Output, dim: int, keepdim: bool = False) -> Any:
+    def translated(call: Call, x: sg.Output, dim: int, keepdim: bool = False) -> sg.Output:
         if not x.ndim:
             return x, sg.zeros((), sg.int64)
         axis = axis_of(dim, x.ndim)
@@ -175,7 +175,7 @@ def _norm(
 # --------------------------------------------------------------------------------------------- in order
 
 
-def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: Any) -> Any:
+def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: object) -> sg.Output:
     stated = {"dim": -1, "descending": False, **kwargs}
     # sort(x, dim, descending), sort.stable(x, *, stable, dim, descending)
     stated.update(zip(("dim", "descending"), args, strict=False))
@@ -187,7 +187,9 @@ def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: Any) -> Any:
     return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
 
 
-def _top(call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def _top(
+    call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> sg.Output:
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
     axis = axis_of(dim, x.ndim)
@@ -197,7 +199,7 @@ def _top(call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, 
     return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
 
 
-def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False) -> sg.Output:
     """The k-th smallest element, counted from 1, and its index."""
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
@@ -207,7 +209,7 @@ def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False)
     return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
 
 
-def _median(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> Any:
+def _median(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> sg.Output:
     """The median: the lower of the two in the middle; NaN if any element is NaN."""
     if dim is None:
         return _nth_or_nan(sg.reshape(x, [-1]), 0)[0]
@@ -233,20 +235,20 @@ def _nth_or_nan(x: sg.Output, axis: int, keepdim: bool = False) -> tuple[Any, An
 # ---------------------------------------------------------------------------------------------- running
 
 
-def running(function: Callable[..., Any]) -> Translation:
+def running(function: Callable[..., sg.Output]) -> Translation:
     """A cumulative function along an axis, in the result's element type."""
 
-    def translated(call: Call, x: sg.Output, dim: int, **_: object) -> Any:
+    def translated(call: Call, x: sg.Output, dim: int, **_: object) -> sg.Output:
         x = brought(x, call.dtype)
         return function(x, axis_of(dim, x.ndim)) if x.ndim else x
 
     return translated
 
 
-def _running_extreme(function: Callable[..., Any]) -> Translation:
+def _running_extreme(function: Callable[..., sg.Output]) -> Translation:
     """cummax and cummin with indices: of elements that tie, that of the last."""
 
-    def translated(call: Call, x: sg.Output, dim: int) -> Any:
+    def translated(call: Call, x: sg.Output, dim: int) -> sg.Output:
         if not x.ndim:
             return x, sg.zeros((), sg.int64)
         axis = axis_of(dim, x.ndim)
@@ -265,8 +267,8 @@ def _running_extreme(function: Callable[..., Any]) -> Translation:
 # ---------------------------------------------------------------------------------------------- softmax
 
 
-def _soft(function: Callable[..., Any]) -> Translation:
-    def translated(call: Call, x: sg.Output, dim: int, *_: object, **__: object) -> Any:
+def _soft(function: Callable[..., sg.Output]) -> Translation:
+    def translated(call: Call, x: sg.Output, dim: int, *_: object, **__: object) -> sg.Output:
         x = brought(x, call.dtype)
         if not x.ndim:
             return sg.reshape(function(sg.reshape(x, [1]), axis=0), [])
@@ -300,7 +302,7 @@ def _all_distances(
     return _distances(sg.expand_dims(x, -2), sg.expand_dims(y, -3), p)
 
 
-def _own_distances(call: Call, x: sg.Output, p: float = 2.0) -> Any:
+def _own_distances(call: Call, x: sg.Output, p: float = 2.0) -> sg.Output:
     (count,) = static([x.shape[0]], "pdist")
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     first, second = ([pair[i] for pair in pairs] for i in (0, 1))

@@ -14,11 +14,11 @@ from stopgrad.base.sizes import Dim
 from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import Refused, axes_of, axis_of, brought, product, static
 from stopgrad.interop.shared.slices import padded, part
-from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
 from stopgrad.ops.shapes.reshape import reshape
 
 
-def _viewed(call: Call, x: sg.Output, sizes: Sequence[Size]) -> Any:
+def _viewed(call: Call, x: sg.Output, sizes: Sequence[Size]) -> sg.Output:
     return reshape(x, list(sizes))
 
 
@@ -63,7 +63,7 @@ def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> sg
     return x[(slice(None),) * axis + (index,)]
 
 
-def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
+def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> sg.Output:
     # PyTorch allows empty vectors among tensors of any shape.
     ndim = max(x.ndim for x in tensors)
     same_rank = [x for x in tensors if x.ndim == ndim]
@@ -98,7 +98,7 @@ def _repeated(call: Call, x: sg.Output, repeats: Sequence[Size]) -> sg.Output:
     return sg.tile(x, list(repeats)) if x.ndim else x
 
 
-def _diagonal(call: Call, x: sg.Output, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal(call: Call, x: sg.Output, offset: int = 0, dim1: int = 0, dim2: int = 1) -> sg.Output:
     first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
     i, j = diagonal_places(rows, columns, offset)
@@ -116,7 +116,7 @@ def diagonal_places(rows: int, columns: int, offset: int) -> tuple[Any, Any]:
 
 def _strided(
     call: Call, x: sg.Output, size: Sequence[Size], stride: Sequence[Size], offset: int | None = None
-) -> Any:
+) -> sg.Output:
     sizes, strides = static(size, "as_strided"), static(stride, "as_strided")
     before = call.scale(0)
     if not before.is_contiguous():
@@ -134,7 +134,7 @@ def strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int) ->
     return places
 
 
-def _unfolded(call: Call, x: sg.Output, dim: int, size: int, step: int) -> Any:
+def _unfolded(call: Call, x: sg.Output, dim: int, size: int, step: int) -> sg.Output:
     if not x.ndim:
         return reshape(x, [1])
     axis = axis_of(dim, x.ndim)
@@ -171,11 +171,11 @@ def _constant_padded(call: Call, x: sg.Output, pad: Sequence[Size], value: float
 # ---------------------------------------------------------------------------------------------- making
 
 
-def _filled(call: Call, size: Sequence[Size], value: float, **_: object) -> Any:
+def _filled(call: Call, size: Sequence[Size], value: float, **_: object) -> sg.Output:
     return _of_shape(call, size, value)
 
 
-def _of_shape(call: Call, size: Sequence[Size], value: float) -> Any:
+def _of_shape(call: Call, size: Sequence[Size], value: float) -> sg.Output:
     if isinstance(value, (sg.Output, sg.Dim)):
         return sg.broadcast_to(brought(value, call.dtype, value), list(size))
     if call.dtype.is_bool:
@@ -183,20 +183,20 @@ def _of_shape(call: Call, size: Sequence[Size], value: float) -> Any:
     return sg.full(list(size), value, call.dtype)
 
 
-def _filled_like(call: Call, x: sg.Output, value: float, **_: object) -> Any:
+def _filled_like(call: Call, x: sg.Output, value: float, **_: object) -> sg.Output:
     return _of_shape(call, x.shape, value)
 
 
-def constant_of(value: float) -> Any:
+def constant_of(value: float) -> Translation:
     """``zeros``, ``ones``, and ``empty``, for which we take 0."""
 
-    def translated(call: Call, size: Sequence[Size], *_: object, **__: object) -> Any:
+    def translated(call: Call, size: Sequence[Size], *_: object, **__: object) -> sg.Output:
         return _of_shape(call, size, value)
 
     return translated
 
 
-def _counted(call: Call, *numbers: Any, **_: object) -> Any:
+def _counted(call: Call, *numbers: sg.Dim | float, **_: object) -> sg.Output:
     start, end, step = {1: (0, *numbers, 1), 2: (*numbers, 1), 3: numbers}[len(numbers)]
     dtype = call.dtype
     if any(isinstance(n, sg.Dim) for n in (start, end, step)):
@@ -206,7 +206,7 @@ def _counted(call: Call, *numbers: Any, **_: object) -> Any:
     return sg.constant((start + steps * step).astype(dtype.numpy), dtype)
 
 
-def _count(call: Call, x: sg.Output) -> Any:
+def _count(call: Call, x: sg.Output) -> Size:
     return product(x.shape)
 
 
@@ -214,14 +214,14 @@ def _size(call: Call, x: sg.Output, dim: int) -> int | Dim:
     return x.shape[axis_of(dim, x.ndim)]
 
 
-def _stride(call: Call, x: sg.Output, dim: int) -> Any:
+def _stride(call: Call, x: sg.Output, dim: int) -> Size:
     """The stride of an axis, for a tensor laid out row by row."""
     if not call.scale(0).is_contiguous():
         return call.values[0]
     return product(x.shape[axis_of(dim, x.ndim) + 1 :])
 
 
-def _start(call: Call, x: sg.Output) -> Any:
+def _start(call: Call, x: sg.Output) -> int:
     return call.scale(0).storage_offset()
 
 

@@ -14,33 +14,33 @@ from stopgrad.interop.shared.conversions import Refused, Value
 from stopgrad.interop.torch.importing.aten.calling import Call
 
 
-def _binary(function: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
+def _binary(function: Callable[[Any, Any], Value]) -> Callable[[Call, Value, Value], Value]:
     return lambda call, x, y: function(x, y)
 
 
-def _divided(call: Call, x: Value, y: Value) -> Any:
+def _divided(call: Call, x: Value, y: Value) -> Value:
     if isinstance(x, sg.Dim) or isinstance(y, sg.Dim):
         raise Refused("a quotient of sizes that is no whole number has no translation; use // or a tensor")
     return x / y
 
 
-def _floating(call: Call, x: sg.Output | sg.Dim | float) -> Any:
+def _floating(call: Call, x: sg.Output | sg.Dim | float) -> sg.Output | sg.Dim | float:
     return x if isinstance(x, (sg.Output, sg.Dim)) else float(x)
 
 
-def _whole(call: Call, x: sg.Output | sg.Dim | float) -> Any:
+def _whole(call: Call, x: sg.Output | sg.Dim | float) -> sg.Output | sg.Dim | int:
     return x if isinstance(x, (sg.Output, sg.Dim)) else int(x)
 
 
-def _largest(call: Call, x: Value, y: Value) -> Any:
+def _largest(call: Call, x: Value, y: Value) -> Value:
     return _extreme(max, x, y)
 
 
-def _smallest(call: Call, x: Value, y: Value) -> Any:
+def _smallest(call: Call, x: Value, y: Value) -> Value:
     return _extreme(min, x, y)
 
 
-def _extreme(function: Callable[..., Any], x: Value, y: Value) -> Any:
+def _extreme(function: Callable[..., Value], x: Value, y: Value) -> Value:
     if isinstance(x, (sg.Dim, sg.Output)) or isinstance(y, (sg.Dim, sg.Output)):
         if isinstance(x, sg.Dim) and isinstance(y, int) and y <= 1 and function is max:
             return x  # Symbolic sizes are taken to be at least 1.

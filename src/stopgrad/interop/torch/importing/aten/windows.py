@@ -14,7 +14,7 @@ from stopgrad.interop.shared.conversions import Refused, along, brought, product
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.pooling import Windows, max_places
 from stopgrad.interop.shared.sampling import Weights, cubic_weights, grid_sampled, weighted
-from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
+from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
 from stopgrad.ops.shapes.reshape import reshape
 
 
@@ -40,12 +40,12 @@ def _windows(
     )
 
 
-def _batched(pool: Callable[[sg.Output], Any], x: sg.Output, spatial: int) -> Any:
+def _batched(pool: Callable[[sg.Output], sg.Output], x: sg.Output, spatial: int) -> sg.Output:
     """What a function of [batch, channels, sizes] makes of x, which may have no batch."""
     return pool(x) if x.ndim == spatial + 2 else sg.squeeze(pool(sg.expand_dims(x, 0)), 0)
 
 
-def _max_pooled(spatial: int) -> Any:
+def _max_pooled(spatial: int) -> Translation:
     def translated(
         call: Call,
         x: sg.Output,
@@ -64,8 +64,8 @@ def _max_pooled(spatial: int) -> Any:
     return translated
 
 
-def _max_gradient(spatial: int) -> Any:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> Any:
+def _max_gradient(spatial: int) -> Translation:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> sg.Output:
         *_, indices = options
         plane = product(x.shape[-spatial:])
         lead = list(x.shape[:-spatial])
@@ -80,7 +80,7 @@ def _max_gradient(spatial: int) -> Any:
     return translated
 
 
-def _average_pooled(spatial: int) -> Any:
+def _average_pooled(spatial: int) -> Translation:
     def translated(
         call: Call,
         x: sg.Output,
@@ -90,10 +90,10 @@ def _average_pooled(spatial: int) -> Any:
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
-    ) -> Any:
+    ) -> sg.Output:
         windows = _windows(x, spatial, window, stride, padding, 1, ceil_mode)
 
-        def pool(x: sg.Output) -> Any:
+        def pool(x: sg.Output) -> sg.Output:
             if divisor_override is not None:
                 return sg.multiply(windows.means(x), brought(windows.elements / divisor_override, x.dtype))
             if count_include_pad:
@@ -105,15 +105,15 @@ def _average_pooled(spatial: int) -> Any:
     return translated
 
 
-def _average_gradient(spatial: int) -> Any:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> Any:
+def _average_gradient(spatial: int) -> Translation:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> sg.Output:
         pool = _average_pooled(spatial)
         return pulled(lambda z: pool(call, z, *options), [x], [g])[0]
 
     return translated
 
 
-def _adapted(spatial: int) -> Any:
+def _adapted(spatial: int) -> Translation:
     def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> sg.Output:
         batched = x.ndim == spatial + 2
         x = x if batched else sg.expand_dims(x, 0)
@@ -124,7 +124,7 @@ def _adapted(spatial: int) -> Any:
     return translated
 
 
-def _adapted_maxima(spatial: int) -> Any:
+def _adapted_maxima(spatial: int) -> Translation:
     def translated(call: Call, x: sg.Output, size: Sequence[int | None]) -> tuple[sg.Output, None]:
         if call.uses(1):
             raise Refused("the places of adaptive maxima have no translation; use the maxima alone")
@@ -135,7 +135,7 @@ def _adapted_maxima(spatial: int) -> Any:
     return translated
 
 
-def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> Any:
+def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> sg.Output:
     spatial = 2 if "2d" in str(call.node.target) else 3
     adapt = _adapted(spatial)
     return pulled(lambda z: adapt(call, z, g.shape[-spatial:]), [x], [g])[0]
@@ -203,7 +203,9 @@ def _cubic(before: int, after: int, align: bool, factor: float | None) -> Weight
     return np.clip(numbers, 0, before - 1), np.stack(cubic_weights(places - first), 1)
 
 
-def _grid_sampled(call: Call, x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> Any:
+def _grid_sampled(
+    call: Call, x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool
+) -> sg.Output:
     return grid_sampled(x, grid, mode, padding, align)
 
 
