@@ -61,7 +61,12 @@ class Trainer:
     # -------------------------------------------------------------------------------------- training
 
     def step(
-        self, batch: Mapping[str, Any] | None = None, /, *, learning_rate: float | None = None, **named: Any
+        self,
+        batch: Mapping[str, Any] | None = None,
+        /,
+        *,
+        learning_rate: float | None = None,
+        **named: object,
     ) -> float:
         """One step of training.
 
@@ -103,7 +108,7 @@ class Trainer:
 
     # ------------------------------------------------------------------------------------------ asking
 
-    def evaluate(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
+    def evaluate(self, batch: Mapping[str, Any] | None = None, /, **named: object) -> dict[str, Any]:
         """The loss and the model's outputs, by name, in inference; nothing is trained.
 
         Args:
@@ -111,7 +116,7 @@ class Trainer:
         """
         return self._answer("eval", batch, named)
 
-    def gradients(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
+    def gradients(self, batch: Mapping[str, Any] | None = None, /, **named: object) -> dict[str, Array]:
         """The gradients of the loss before clipping, by the names of the parameters.
 
         Args:
@@ -120,7 +125,7 @@ class Trainer:
         results = self._answer("gradients", batch, named)
         return {port.of: results[port.name] for port in self._contents.outputs["gradients"] if port.of}
 
-    def predict(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
+    def predict(self, batch: Mapping[str, Any] | None = None, /, **named: object) -> dict[str, Array]:
         """The model's outputs, by name; needs no labels.
 
         Args:

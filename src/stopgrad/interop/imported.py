@@ -65,7 +65,7 @@ class Model:
         self.__name__ = name
         self._leaves, self._rebuild = leaves, rebuild
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """What the program returns for these arguments, with the parameters' stored values."""
         return self.apply({}, *args, **kwargs)
 
@@ -74,7 +74,7 @@ class Model:
         return {name: x.op.value.array for name, x in self.parameters.items()}
 
     @guarded("apply")
-    def apply(self, parameters: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
+    def apply(self, parameters: Mapping[str, Any], /, *args: object, **kwargs: object) -> Any:
         """What the program returns with other values of its parameters.
 
         Args:

@@ -81,7 +81,7 @@ MOST = 2000
 """The most functions whose code is read for one function."""
 
 
-def referenced(f: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+def referenced(f: Callable[..., object]) -> Iterator[tuple[str, Any]]:
     """The values that a function's code, and that of the functions it calls, refers to, nearest first.
 
     They are read from the code without running it: globals, closures, attributes of modules, and those of
@@ -155,7 +155,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
         todo += [const for const in one.co_consts if isinstance(const, CodeType)]
 
 
-def named_worlds(f: Callable[..., Any]) -> dict[str, None]:
+def named_worlds(f: Callable[..., object]) -> dict[str, None]:
     """The worlds that a function's code refers to, nearest first."""
     return worlds_among(value for _, value in referenced(f))
 

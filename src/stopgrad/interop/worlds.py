@@ -47,7 +47,7 @@ WORLDS = {
 """The other worlds, by name."""
 
 
-def explain(ys: Any, *args: Any, **kwargs: Any) -> Flow:
+def explain(ys: Any, *args: object, **kwargs: object) -> Flow:
     """Whether gradients arrive at tensors; and if not, which operation, on which line, cuts them.
 
     Args:
@@ -73,7 +73,7 @@ def explain(ys: Any, *args: Any, **kwargs: Any) -> Flow:
     return report("explain", ys, args, kwargs)[0]
 
 
-def trace_nan(ys: Any, *args: Any, **kwargs: Any) -> NanTrace:
+def trace_nan(ys: Any, *args: object, **kwargs: object) -> NanTrace:
     """The operation that made the first NaN or infinity, in values or in the gradient, with the user's line.
 
     Args:
@@ -97,7 +97,7 @@ def trace_nan(ys: Any, *args: Any, **kwargs: Any) -> NanTrace:
     return traced
 
 
-def check_gradients(ys: Any, *args: Any, **kwargs: Any) -> GradientCheck:
+def check_gradients(ys: Any, *args: object, **kwargs: object) -> GradientCheck:
     """Compare gradients with finite differences of the function that stops leave.
 
     Args:
@@ -122,7 +122,7 @@ def check_gradients(ys: Any, *args: Any, **kwargs: Any) -> GradientCheck:
     return checked
 
 
-def ablate(ys: Any, *args: Any, **kwargs: Any) -> Ablation:
+def ablate(ys: Any, *args: object, **kwargs: object) -> Ablation:
     """What each stop does to a gradient on real data, and where a stop would only save work.
 
     Args:
@@ -146,7 +146,7 @@ def ablate(ys: Any, *args: Any, **kwargs: Any) -> Ablation:
     return ablated
 
 
-_OURS: Mapping[str, Callable[..., Any]] = {
+_OURS: Mapping[str, Callable[..., object]] = {
     "ablate": ablate_ours,
     "check_gradients": check_ours,
     "trace_nan": trace_ours,
@@ -154,12 +154,12 @@ _OURS: Mapping[str, Callable[..., Any]] = {
 """What answers a question about a graph or a function of ours, by the question's name."""
 
 
-def _question(what: str, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+def _question(what: str, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., object]:
     """The function that answers a question in whichever world it is."""
     world = world_of(what, ys, args, kwargs)
     if world == OURS:
         return _OURS[what]
-    answer: Callable[..., Any] = getattr(_module(world, f"{what} of {world} code"), what)
+    answer: Callable[..., object] = getattr(_module(world, f"{what} of {world} code"), what)
     return answer
 
 

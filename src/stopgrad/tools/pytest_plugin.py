@@ -40,21 +40,21 @@ class FlowFixture:
     def __repr__(self) -> str:  # pytest shows it for every test that fails.
         return "<flow>"
 
-    def __call__(self, ys: Any, *args: Any, **kwargs: Any) -> Flow:
+    def __call__(self, ys: Any, *args: object, **kwargs: object) -> Flow:
         """The report of :func:`explain`."""
         return sg.explain(ys, *args, **kwargs)
 
-    def assert_flows(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
+    def assert_flows(self, ys: Any, *args: object, **kwargs: object) -> Any:
         """Fail unless gradients arrive; as :func:`assert_flows`."""
         __tracebackhide__ = True
         return _asserted(sg.assert_flows, ys, *args, **kwargs)
 
-    def assert_blocked(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
+    def assert_blocked(self, ys: Any, *args: object, **kwargs: object) -> Any:
         """Fail if a gradient arrives; as :func:`assert_blocked`."""
         __tracebackhide__ = True
         return _asserted(sg.assert_blocked, ys, *args, **kwargs)
 
-    def assert_only_flows(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
+    def assert_only_flows(self, ys: Any, *args: object, **kwargs: object) -> Any:
         """Fail unless gradients arrive at these and at no other; as :func:`assert_only_flows`."""
         __tracebackhide__ = True
         return _asserted(sg.assert_only_flows, ys, *args, **kwargs)
@@ -75,7 +75,7 @@ class GradientFlowFixture:
             return require("stopgrad.tensorflow", "watching TensorFlow code").watch()
         return _torch().watch()
 
-    def explain(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
+    def explain(self, ys: Any, *args: object, **kwargs: object) -> Any:
         """The report on outputs or a loss and the tensors asked about; or on a function and its arguments."""
         return self._report(ys, args, kwargs)[0]
 
@@ -86,10 +86,10 @@ class GradientFlowFixture:
     def assert_flows(
         self,
         ys: Any,
-        *args: Any,
+        *args: object,
         to: str | Sequence[str] | None = None,
         only: str | Sequence[str] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Fail unless gradients arrive.
 
@@ -110,10 +110,10 @@ class GradientFlowFixture:
     def assert_blocked(
         self,
         ys: Any,
-        *args: Any,
+        *args: object,
         to: str | Sequence[str] | None = None,
         by: str | Sequence[str] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Fail if a gradient arrives, or if anything other than *by* cuts it; the arguments are as above."""
         __tracebackhide__ = True
@@ -124,7 +124,7 @@ class GradientFlowFixture:
 
         _asserted(lambda: self._check(blocked, "assert_blocked", ys, args, keys, kwargs))
 
-    def assert_only_flows(self, ys: Any, *args: Any, to: str | Sequence[str], **kwargs: Any) -> None:
+    def assert_only_flows(self, ys: Any, *args: object, to: str | Sequence[str], **kwargs: object) -> None:
         """Fail unless gradients arrive at the names that match *to*, and at no others."""
         __tracebackhide__ = True
 
@@ -158,7 +158,7 @@ class GradientFlowFixture:
             raise
 
 
-def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _asserted(check: Callable[..., object], *args: object, **kwargs: object) -> Any:
     """What a check returns; if it fails, the test fails at the test's own line."""
     __tracebackhide__ = True
     try:
@@ -185,10 +185,10 @@ def gradient_flow() -> GradientFlowFixture:
 
 
 @pytest.fixture(scope="session")
-def check_gradients() -> Callable[..., Any]:
+def check_gradients() -> Callable[..., object]:
     """Compares gradients with finite differences, as :func:`check_gradients`, and fails with its report."""
 
-    def check_gradients(ys: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def check_gradients(ys: Callable[..., object], *args: object, **kwargs: object) -> Any:
         __tracebackhide__ = True
         return _asserted(sg.check_gradients, ys, *args, **kwargs)
 

@@ -12,7 +12,7 @@ from jax.interpreters import partial_eval
 
 from stopgrad.interop.jax.internals import concrete
 
-Flat = Callable[..., Any]
+Flat = Callable[..., object]
 
 MOST = 128
 """The most values that are asked for, each of which takes a trace up to there."""
@@ -57,7 +57,7 @@ def _asked_for(function: Flat, values: Sequence[Any], answers: Sequence[Any]) ->
     """The values that are asked for, up to the first after those known; None if they cannot be computed."""
     tracers: list[Any] = []
 
-    def leading_there(*xs: Any) -> list[Any]:
+    def leading_there(*xs: object) -> list[Any]:
         try:
             _answering(function, xs, answers, tracers)
         except _AskedError as error:

@@ -253,7 +253,7 @@ def _moves(
     return moves, errors
 
 
-def _pushforward(closed: jex.ClosedJaxpr, i: int, j: int) -> Callable[..., Any]:
+def _pushforward(closed: jex.ClosedJaxpr, i: int, j: int) -> Callable[..., object]:
     """The function from one operand's tangent, and all operands, to one result's tangent."""
     function = _only(closed, [j])
 

@@ -44,8 +44,8 @@ def differentiated(
     chosen = losses or [True] * len(closed.out_avals)
     smooth = [j for j, y in enumerate(closed.out_avals) if chosen[j] and is_float(y)]
 
-    def both(*xs: Any) -> list[Any]:
-        def losses_at(*inputs: Any) -> tuple[list[Any], Any]:
+    def both(*xs: object) -> list[Any]:
+        def losses_at(*inputs: object) -> tuple[list[Any], Any]:
             filled = list(xs)
             for i, x in zip(wrt, inputs, strict=True):
                 filled[i] = x
@@ -115,7 +115,7 @@ class Gradients:
         self._asked = {label(key): i for key, i in asked.items() if is_float(avals[i])}
         self._closed, self._run = closed, jax.jit(self._measured)
 
-    def _measured(self, *arrays: Any) -> list[tuple[Any, ...]]:
+    def _measured(self, *arrays: object) -> list[tuple[Any, ...]]:
         wrt = list(self._asked.values())
         if not any(map(is_float, self._closed.out_avals)):
             return []

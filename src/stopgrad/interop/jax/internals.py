@@ -48,7 +48,7 @@ def concrete(tracer: Any, value_of: Callable[[Any], Any]) -> Iterator[None]:
     def to_concrete_value(self: Any) -> Any:
         return value_of(self) if self._trace is trace else usual(self)
 
-    def array(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def array(self: Any, *args: object, **kwargs: object) -> Any:
         if self._trace is trace and not jnp.issubdtype(self.dtype, np.inexact):
             return np.array(value_of(self), *args, **kwargs)
         return as_array(self, *args, **kwargs)
@@ -58,7 +58,7 @@ def concrete(tracer: Any, value_of: Callable[[Any], Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _instead(kind: type, name: str, method: Callable[..., Any]) -> Iterator[None]:
+def _instead(kind: type, name: str, method: Callable[..., object]) -> Iterator[None]:
     """A context in which a class has another method of this name."""
     own = vars(kind).get(name)
     setattr(kind, name, method)

@@ -51,7 +51,7 @@ from stopgrad.interop.shared import keras
 
 
 @guarded("jax.load")
-def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
+def load(f: Callable[..., object], *args: object, **kwargs: object) -> Model:
     """A JAX function as a graph of our operations.
 
     JAX traces the function on arguments like these; their values are not used. Each primitive becomes
@@ -109,15 +109,15 @@ def _fed(x: object, dtype: DType) -> Any:
 
 @guarded("jax.explain")
 def explain(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     argnums: int | Sequence[int] | None = None,
     magnitudes: bool = False,
-    grad: Callable[..., Any] | None = None,
+    grad: Callable[..., object] | None = None,
     wrt: Any = None,
     optimizer: Any = None,
     has_aux: bool | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Flow:
     """Whether gradients of what a JAX function returns arrive at its arguments, and if not, why not.
 
@@ -188,11 +188,11 @@ def explain(
 
 @guarded("jax.assert_flows")
 def assert_flows(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     to: str | Sequence[str] | None = None,
     argnums: int | Sequence[int] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Raise unless gradients of what a JAX function returns arrive at these arguments.
 
@@ -216,12 +216,12 @@ def assert_flows(
 
 @guarded("jax.assert_blocked")
 def assert_blocked(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     to: str | Sequence[str] | None = None,
     by: str | Sequence[str] | None = None,
     argnums: int | Sequence[int] | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Raise if a gradient of what a JAX function returns arrives at any of these arguments.
 
@@ -245,14 +245,14 @@ def assert_blocked(
 
 @guarded("jax.assert_held")
 def assert_held(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     optimizer: Any,
     to: str | Sequence[str] | None = None,
     argnums: int | Sequence[int] | None = None,
-    grad: Callable[..., Any] | None = None,
+    grad: Callable[..., object] | None = None,
     wrt: Any = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Raise if an update of an optimizer moves any of these arguments.
 
@@ -287,7 +287,7 @@ def assert_held(
 # -------------------------------------------------------------------------------------------- building
 
 
-def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, list[Output], list[Output]]:
+def _built(what: str, f: Callable[..., object], program: Program) -> tuple[Graph, list[Output], list[Output]]:
     """The graph of a program, its inputs and its outputs."""
     graph = Graph()
     place = definition_of(f)
@@ -307,7 +307,7 @@ def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, l
     return graph, inputs, outputs
 
 
-def definition_of(f: Callable[..., Any]) -> RawLocation | None:
+def definition_of(f: Callable[..., object]) -> RawLocation | None:
     """The line of a function's definition, for operations that have no line; of ours, that of the call."""
     code = getattr(f, "__code__", None)
     if code is None:
@@ -352,7 +352,7 @@ class Question(NamedTuple):
 
 def question(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
@@ -407,7 +407,7 @@ def _is_by_library(op: Operation) -> bool:
 
 def _flow(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
@@ -425,7 +425,7 @@ def _flow(
 
 def _trained(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,

@@ -34,7 +34,7 @@ class JaxMonitor(Monitor):
 
     def __init__(
         self,
-        f: Callable[..., Any],
+        f: Callable[..., object],
         argnums: int | Sequence[int] | None,
         every: int,
         to: object,
@@ -51,7 +51,7 @@ class JaxMonitor(Monitor):
         self._asking: Repeated | None = None
         self._gradients: Gradients | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, *args: object, **kwargs: object) -> None:
         """Note a step; before or after it runs, but not both.
 
         Args:
@@ -146,12 +146,12 @@ def _kind(value: Any) -> Any:
 
 @guarded("jax.monitor")
 def monitor(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     *,
     argnums: int | Sequence[int] | None = 0,
     every: int = 100,
     to: Any = None,
-    grad: Callable[..., Any] | None = None,
+    grad: Callable[..., object] | None = None,
     wrt: Any = None,
     optimizer: Any = None,
 ) -> JaxMonitor:

@@ -31,12 +31,12 @@ WORDS = words(
 
 @guarded("jax.trace_nan")
 def trace_nan(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     argnums: int | Sequence[int] | None = None,
     gradient: bool = True,
     has_aux: bool | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> NanTrace:
     """Find the operation that makes the first NaN or infinity in what a function returns or its gradient.
 

@@ -323,7 +323,7 @@ class _OnWords:
         self.multiple_results = True
         self._eqn = step.eqn
 
-    def bind(self, *arrays: jax.Array, **params: Any) -> list[Any]:
+    def bind(self, *arrays: jax.Array, **params: object) -> list[Any]:
         keyed = [
             jax.random.wrap_key_data(x, impl=v.aval.dtype._impl) if is_key(v.aval) else x
             for x, v in zip(arrays, self._eqn.invars, strict=True)

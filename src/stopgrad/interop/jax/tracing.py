@@ -170,7 +170,7 @@ def path_of(first: str, entries: Sequence[Any]) -> str:
 
 def program_of(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: Sequence[Any],
     kwargs: dict[str, Any],
     asked: Collection[int] | None = None,
@@ -225,7 +225,7 @@ def program_of(
     return program
 
 
-def _refuse_absent(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+def _refuse_absent(what: str, f: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Raise for arrays among the arguments whose values are gone, or are on other machines."""
     names = argument_names(f, len(args))
     for path, leaf in jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))[0]:
@@ -253,7 +253,7 @@ def _is_asked(path: Sequence[Any], asked: Collection[int]) -> bool:
 
 def _program(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: Sequence[Any],
     kwargs: dict[str, Any],
     level: int,
@@ -362,8 +362,8 @@ def _value(x: object) -> Any:
 
 def _with_variables(
     what: str,
-    f: Callable[..., Any],
-    flat: Callable[..., Any],
+    f: Callable[..., object],
+    flat: Callable[..., object],
     inputs: list[Any],
     within: bool,
     around: object,
@@ -433,8 +433,8 @@ def _unique(paths: Sequence[str]) -> list[str]:
 
 def _traced(
     what: str,
-    f: Callable[..., Any],
-    flat: Callable[..., Any],
+    f: Callable[..., object],
+    flat: Callable[..., object],
     leaves: Sequence[Any],
     within: bool,
     decides: bool = False,
@@ -482,7 +482,7 @@ def _stand_in(x: object) -> Any:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _name(f: Callable[..., Any]) -> str:
+def _name(f: Callable[..., object]) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
@@ -500,7 +500,7 @@ def _at(error: BaseException) -> str:
     return "" if line is None else f", at {line[0]}: {line[1]}"
 
 
-def _untraceable(what: str, f: Callable[..., Any], error: Exception) -> StopgradError:
+def _untraceable(what: str, f: Callable[..., object], error: Exception) -> StopgradError:
     if isinstance(error, jax.errors.TracerBoolConversionError):
         why = (
             "Python decides by a traced value; use jnp.where or jax.lax.cond (in a loop jax.lax.while_loop), "
@@ -526,7 +526,7 @@ def _untraceable(what: str, f: Callable[..., Any], error: Exception) -> Stopgrad
 
 
 def positions_of(
-    what: str, f: Callable[..., Any], count: int, argnums: int | Sequence[int] | None
+    what: str, f: Callable[..., object], count: int, argnums: int | Sequence[int] | None
 ) -> set[int]:
     """The positions of the arguments that *argnums* chooses; of all if it is None."""
     positions = range(count) if argnums is None else argnums

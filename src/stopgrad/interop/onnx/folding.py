@@ -106,7 +106,7 @@ def _expand(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) ->
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(map(int, shape))))
 
 
-def _reduced(pair: Callable[..., Any]) -> Any:
+def _reduced(pair: Callable[..., object]) -> Any:
     def fold(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
         named = node.attribute("axes") if axes is None else axes.reshape(-1).tolist()
         if not named and node.attribute("noop_with_empty_axes", 0):

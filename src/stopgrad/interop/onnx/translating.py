@@ -253,7 +253,7 @@ class Translator(Building):
             raise Refused(f"the model lacks its gradient function, stopgrad::{custom.gradient}")
         first, last = custom.results, custom.results + len(custom.kept)
 
-        def gradient(*cotangents: Any) -> list[Any]:
+        def gradient(*cotangents: object) -> list[Any]:
             parts: list[Any] = [None] * sum(k < custom.asked for k in custom.kept)
             if function is not None and custom.returned:
                 call = onnx.NodeProto(output=function.output)

@@ -67,7 +67,7 @@ class Unknown(Exception):  # noqa: N818 - says that nothing is folded
 
 
 def symbolic(
-    node: Call, fold: Callable[..., Any], operands: Sequence[Any], dtype: DType | None
+    node: Call, fold: Callable[..., object], operands: Sequence[Any], dtype: DType | None
 ) -> Sequence[Known] | None:
     """The results of a node for symbolic sizes, if they are sizes again."""
     if dtype is None:
@@ -81,7 +81,7 @@ def symbolic(
     return values if all(y.array.size <= LARGEST for y in values) else None
 
 
-def each(function: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
+def each(function: Callable[..., object]) -> Callable[[Any, Any, Any], Any]:
     """A fold that applies a function to each element."""
     apply = np.frompyfunc(lambda *xs: function(*map(whole, xs)), 2, 1)
     return lambda node, x, y: apply(x.astype(object), y.astype(object))
@@ -143,7 +143,7 @@ def divided(node: Call, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any
     return each(quotient)(node, x, y)
 
 
-def many(pair: Callable[..., Any]) -> Any:
+def many(pair: Callable[..., object]) -> Any:
     """A fold of any number of operands, from a function of two."""
 
     def fold(node: Call, first: np.ndarray[Any, Any], *more: np.ndarray[Any, Any]) -> Any:
@@ -204,7 +204,7 @@ def not_negative(node: Call, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x
 
 
-COMMON: dict[str, Callable[..., Any]] = {
+COMMON: dict[str, Callable[..., object]] = {
     "Identity": same,
     "Abs": not_negative,
     "Relu": not_negative,

@@ -179,7 +179,7 @@ def scope(values: Iterable[tuple[Any, Any]] = (), read: Read | None = None) -> A
 # ------------------------------------------------------------------------------------- the loss of fit
 
 
-def fit_loss(what: str, model: Any) -> Callable[..., Any]:
+def fit_loss(what: str, model: Any) -> Callable[..., object]:
     """The loss that ``model.fit`` differentiates: a function of the model, ``x``, ``y``, weights of samples.
 
     It is to be called inside of :func:`scope`, so that the model stays as it was.
@@ -226,7 +226,7 @@ def _is_default(method: Any) -> bool:
 # ---------------------------------------------------------------------------------------- a step of fit
 
 
-def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[..., Any]) -> Any:
+def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[..., object]) -> Any:
     """A callback for ``model.fit``, whose batches are the steps of a monitor.
 
     The train function of the model is replaced for each batch that is sampled, and put back as soon as it is
@@ -258,7 +258,7 @@ def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[...
             model = self.model
             original = model.train_function
 
-            def sampled(*args: Any) -> Any:
+            def sampled(*args: object) -> Any:
                 model.train_function = original
                 return run(model, original, *args)
 

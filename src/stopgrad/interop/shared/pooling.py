@@ -87,7 +87,7 @@ class Windows:
             )
         ]
 
-    def pooled(self, function: Callable[..., Any], x: sg.Output, around: Any = None) -> Any:
+    def pooled(self, function: Callable[..., object], x: sg.Output, around: Any = None) -> Any:
         """x pooled by a function of ours; to the mean of a window its padding does not count."""
         padding = self.wide if around is None else around
         options = {"data_format": self.layout, "dilations": list(self.dilation)}

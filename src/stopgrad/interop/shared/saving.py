@@ -15,7 +15,7 @@ from stopgrad.run.function import Function
 from stopgrad.run.session import Session
 
 Names = Mapping[str, Output] | Sequence[Output] | Output
-Wanted = Names | Model | Callable[..., Any]
+Wanted = Names | Model | Callable[..., object]
 Given = Names | Sequence[Any] | None
 Values = Session | Mapping[str, Any] | None
 

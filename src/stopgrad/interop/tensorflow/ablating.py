@@ -21,7 +21,9 @@ from stopgrad.interop.tensorflow.stops import Posed, Stops, eagerly, to_numpy
 
 
 @guarded("ablate")
-def ablate(f: Callable[..., Any], *args: Any, repeats: int = 5, seed: int = 0, **kwargs: Any) -> Ablation:
+def ablate(
+    f: Callable[..., object], *args: object, repeats: int = 5, seed: int = 0, **kwargs: object
+) -> Ablation:
     """What the stops of each line do to TensorFlow's gradient of a function.
 
     For each line of the user's that calls ``tf.stop_gradient``, the function runs again without those stops,

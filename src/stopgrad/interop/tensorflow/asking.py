@@ -34,13 +34,13 @@ __tracebackhide__ = True  # What pytest shows of a failure ends at the line of t
 
 @guarded("explain")
 def explain(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     model: Asked | None = None,
     only: Names | None = None,
     magnitudes: bool = False,
     optimizer: tf.keras.Optimizer | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Flow:
     """Watch one call of a function under a tape: do gradients arrive, and which lines end them?
 
@@ -94,7 +94,7 @@ def explain(
 
 
 def differentiated(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     model: Asked | None,
@@ -134,7 +134,7 @@ def variables_of(recorder: Recorder) -> dict[str, Any]:
     return by_name
 
 
-def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(f: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors of floating-point numbers among the arguments of a call, by their paths."""
     named = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
     tensors: dict[str, Any] = {}
@@ -152,12 +152,12 @@ def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
 
 @guarded("assert_held")
 def assert_held(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     optimizer: tf.keras.Optimizer,
     model: Asked | None = None,
     only: Names | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Raise if an update of an optimizer moves any of some variables.
 

@@ -239,7 +239,7 @@ def _of_handle(handle: tf.Tensor) -> Any:
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
     try:
-        read: Callable[..., Any] = tensorflow().raw_ops.ReadVariableOp
+        read: Callable[..., object] = tensorflow().raw_ops.ReadVariableOp
         return read(resource=handle, dtype=data.shape_and_type[0].dtype).numpy()
     except tensorflow().errors.OpError:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,8 +23,8 @@ ELEMENTWISE = 8
 
 @guarded("check_gradients")
 def check_gradients(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     order: int = 1,
     modes: str | Sequence[str] = "reverse",
     stops: str = "hold",
@@ -34,7 +33,7 @@ def check_gradients(
     directions: int | None = None,
     seed: int = 0,
     raises: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> GradientCheck:
     """Compare TensorFlow's gradient of a function with differences of its values.
 

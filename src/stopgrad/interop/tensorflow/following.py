@@ -212,7 +212,7 @@ class Followed:
             if function is None:
                 return None
 
-            def gradient(op: tf.Operation, *gradients: Any) -> Any:
+            def gradient(op: tf.Operation, *gradients: object) -> Any:
                 self._inside.append((name, op))
                 try:
                     return function(op, *gradients)

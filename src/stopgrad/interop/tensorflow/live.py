@@ -164,7 +164,7 @@ def _graph_of(
         args, kwargs = _arguments_of(source, name, inputs)
         leaves, structure = _split(args, kwargs, _names_of(signature or source))
 
-        def program(*tensors: Any) -> Any:
+        def program(*tensors: object) -> Any:
             values = iter(tensors)
             parts = [next(values) if isinstance(leaf, tf.TensorSpec) else leaf for leaf in leaves]
             args, kwargs = tf.nest.pack_sequence_as(structure, parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -32,7 +31,7 @@ WORDS = words(
 
 
 @guarded("trace_nan")
-def trace_nan(f: Callable[..., Any], *args: Any, gradient: bool = True, **kwargs: Any) -> NanTrace:
+def trace_nan(f: Callable[..., object], *args: object, gradient: bool = True, **kwargs: object) -> NanTrace:
     """Find the operation that makes the first NaN or infinity in what a function returns, or in its gradient.
 
     The function runs once, eagerly, also what ``tf.function`` compiles; TensorFlow's tape differentiates it.

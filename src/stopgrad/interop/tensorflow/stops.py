@@ -106,7 +106,7 @@ class Posed:
     def __init__(
         self,
         what: str,
-        f: Callable[..., Any],
+        f: Callable[..., object],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         holds: bool = True,

@@ -29,7 +29,7 @@ class Training:
         self.seen.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self.seen.__exit__(*error)
 
     def trained(self) -> Trained:

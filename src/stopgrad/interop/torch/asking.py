@@ -32,13 +32,13 @@ UNSEEN = (
 
 @guarded("explain")
 def explain(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     *args: torch.Tensor,
     model: Asked | None = None,
     only: Names | None = None,
     magnitudes: bool = False,
-    optimizer: Any = None,
-    **kwargs: Any,
+    optimizer: torch.optim.Optimizer | None = None,
+    **kwargs: object,
 ) -> Flow:
     """Watch one call of a function: do gradients of what it returns arrive, and which lines cut them?
 
@@ -107,7 +107,12 @@ def explain(
 
 
 def with_updates(
-    what: str, flow: Flow, optimizer: Any, losses: Sequence[Any], again: Callable[[], Any], xs: Any
+    what: str,
+    flow: Flow,
+    optimizer: torch.optim.Optimizer,
+    losses: Sequence[Any],
+    again: Callable[[], Any],
+    xs: Any,
 ) -> Flow:
     """A report with what an update by an optimizer of PyTorch or of Keras does.
 
@@ -125,7 +130,7 @@ def with_updates(
 
 def _steps(
     what: str,
-    optimizer: Any,
+    optimizer: torch.optim.Optimizer,
     losses: Sequence[Any],
     again: Callable[[], Any],
     asked: Mapping[str, Any],
@@ -141,12 +146,12 @@ def _steps(
 
 @guarded("assert_held")
 def assert_held(
-    f: Callable[..., Any],
-    *args: Any,
-    optimizer: Any,
+    f: Callable[..., object],
+    *args: object,
+    optimizer: torch.optim.Optimizer,
     model: Asked | None = None,
     only: Names | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Raise if an update of an optimizer moves any of some parameters.
 
@@ -175,7 +180,7 @@ def assert_held(
     held_or_raise("assert_held", flow, list(chosen("assert_held", dict.fromkeys(flow), only)))
 
 
-def arguments_of(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_of(f: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors that require gradients, and modules' parameters, among the arguments of a call, by name."""
     home = getattr(f, "__self__", None)
     tensors: dict[str, Any] = {}

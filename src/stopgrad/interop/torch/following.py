@@ -32,7 +32,7 @@ from stopgrad.interop.shared.nans import (
     least,
 )
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.nodes import is_user_made, kind_of as kind_of_node
+from stopgrad.interop.torch.recording.nodes import Node, is_user_made, kind_of as kind_of_node
 
 Tensor = torch.Tensor
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -179,7 +179,7 @@ class Followed(internals.DispatchMode):
             return result
         return result
 
-    def _take(self, name: str, inputs: Sequence[Tensor], place: RawLocation | None, node: Any) -> None:
+    def _take(self, name: str, inputs: Sequence[Tensor], place: RawLocation | None, node: Node) -> None:
         """Note by its node's number what an operation took that is going to be differentiated."""
         number = internals.next_node() - 1
         if node is None and number not in self._forwards:
@@ -194,7 +194,7 @@ class Followed(internals.DispatchMode):
         operands: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Array | None]]],
         result: Any,
         place: RawLocation | None,
-        node: Any,
+        node: Node,
     ) -> None:
         """Look at what an operation made."""
         inputs, before, marked = operands
@@ -262,7 +262,7 @@ class Followed(internals.DispatchMode):
         inputs: Sequence[Tensor],
         result: Array,
         place: RawLocation | None,
-        node: Any,
+        node: Node,
     ) -> Callable[[str, Any, int], Made]:
         number = _number_in(arguments)
         source = "constant" if number is not None else None
@@ -294,7 +294,7 @@ class Followed(internals.DispatchMode):
 
         return new
 
-    def _chooses(self, result: Tensor, node: Any) -> None:
+    def _chooses(self, result: Tensor, node: Node) -> None:
         """Note a gradient of which a ``where`` has put 0 in places, and the line of that."""
         forward = self._differentiated(node)
         if forward is not None and forward.place is not None:
@@ -308,7 +308,7 @@ class Followed(internals.DispatchMode):
                 return place
         return None
 
-    def _differentiated(self, node: Any) -> Forward | None:
+    def _differentiated(self, node: Node) -> Forward | None:
         """What a node differentiates."""
         forward = self._forwards.get(internals.number_of(node))
         if is_user_made(node):

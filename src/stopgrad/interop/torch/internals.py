@@ -361,7 +361,7 @@ _version: Callable[[Any], int] = (
 )
 
 
-def version_of(tensor: Any) -> int:
+def version_of(tensor: torch.Tensor) -> int:
     """How often a tensor was written into, as PyTorch counts it; -1 where it does not count."""
     try:
         return _version(tensor)
@@ -433,7 +433,7 @@ def is_compiled_itself(module: torch.nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule" or bool(getattr(module, "_compiled_call_impl", None))
 
 
-def parts_and_wholes(module: Any) -> list[tuple[Any, Any]]:
+def parts_and_wholes(module: torch.nn.Module) -> list[tuple[Any, Any]]:
     """The parameters of which ``fully_shard`` keeps parts in a module, with those that it computes with."""
     state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
     groups = getattr(state, "_fsdp_param_groups", ())

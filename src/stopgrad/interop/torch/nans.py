@@ -35,12 +35,12 @@ WORDS = words(
 
 @guarded("trace_nan")
 def trace_nan(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     model: Asked | None = None,
     only: Names | None = None,
     gradient: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> NanTrace:
     """Find the operation that makes the first NaN or infinity in what a function returns, or in its gradient.
 
@@ -86,7 +86,7 @@ def trace_nan(
 
 
 def _traced(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: Sequence[Any],
     kwargs: dict[str, Any],
     model: Asked | None,

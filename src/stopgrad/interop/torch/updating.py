@@ -22,7 +22,11 @@ Losses = Callable[[], Sequence[Tensor]]
 
 
 def steps_of(
-    what: str, optimizer: Any, losses: Sequence[Tensor], again: Losses, xs: Mapping[str, Tensor]
+    what: str,
+    optimizer: torch.optim.Optimizer,
+    losses: Sequence[Tensor],
+    again: Losses,
+    xs: Mapping[str, Tensor],
 ) -> dict[str, Step]:
     """What updates do to tensors, by their names; nothing of the user's is changed.
 
@@ -42,7 +46,7 @@ def steps_of(
     return steps_from(what, optimizer, gradients, again, xs)
 
 
-def is_optimizer(what: str, optimizer: Any) -> None:
+def is_optimizer(what: str, optimizer: torch.optim.Optimizer) -> None:
     """Raise unless something is an optimizer of PyTorch."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ArgumentError(
@@ -51,7 +55,7 @@ def is_optimizer(what: str, optimizer: Any) -> None:
         )
 
 
-def needs_closure(optimizer: Any) -> bool:
+def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
     """Whether an optimizer computes the loss anew in each step."""
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
@@ -59,7 +63,7 @@ def needs_closure(optimizer: Any) -> bool:
 
 def steps_from(
     what: str,
-    optimizer: Any,
+    optimizer: torch.optim.Optimizer,
     gradients: Mapping[int, Tensor | None],
     again: Losses | None,
     xs: Mapping[str, Tensor],
@@ -135,7 +139,7 @@ class _Updates:
 
     def __init__(
         self,
-        optimizer: Any,
+        optimizer: torch.optim.Optimizer,
         tensors: Sequence[Tensor],
         gradients: Mapping[int, Tensor | None],
         again: Losses | None,
@@ -193,7 +197,11 @@ def _with_values_of(tensors: Sequence[Tensor], copies: Mapping[int, Tensor]) -> 
 
 
 def keras_steps(
-    what: str, optimizer: Any, xs: Any, asked: Mapping[str, Tensor], gradients: Mapping[int, Tensor | None]
+    what: str,
+    optimizer: torch.optim.Optimizer,
+    xs: Any,
+    asked: Mapping[str, Tensor],
+    gradients: Mapping[int, Tensor | None],
 ) -> dict[str, Step]:
     """What updates of a Keras optimizer do.
 

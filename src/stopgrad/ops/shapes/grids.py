@@ -314,7 +314,7 @@ def _together(parts: list[Any], dtype: DType | None) -> list[Any]:
 
 
 @d.guarded("map_structure")
-def map_structure(func: Callable[..., Any], *structure: Any) -> Any:
+def map_structure(func: Callable[..., object], *structure: object) -> Any:
     """A structure of the results of a function of the leaves, of one structure or of several.
 
     Args:

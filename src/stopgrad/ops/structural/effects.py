@@ -151,7 +151,7 @@ def _callback(
 
 
 @d.guarded("debug_callback")
-def debug_callback(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def debug_callback(callback: Callable[..., object], *args: object, **kwargs: object) -> None:
     """Calls a function of Python with the values of tensors, when they are there.
 
     It is called each time that what is traced here runs: in each step of a loop, only in the branch that is
@@ -191,7 +191,7 @@ d.publish(DebugCallback, debug_callback)
 
 
 @d.guarded("print")
-def print(fmt: object = "", /, *args: Any, ordered: bool = True, **kwargs: Any) -> None:
+def print(fmt: object = "", /, *args: object, ordered: bool = True, **kwargs: object) -> None:
     """Prints values when they are there: in a traced function, each time that it runs.
 
     When and how often is as for :func:`debug_callback`. Outside of a graph it prints at once.

@@ -68,7 +68,7 @@ def form(function: F) -> F:
 
     @d.reads_arguments
     @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: object, **kwargs: object) -> Any:
         if len(args) > out:
             without(name, {"out": args[out]})
         if kwargs and not (own - {"out"}).issuperset(kwargs):

@@ -224,12 +224,12 @@ def chosen(
     return _function_of(program.value, selected), selected, positions
 
 
-def _function_of(f: Callable[..., Any], arguments: Sequence[Argument]) -> Any:
+def _function_of(f: Callable[..., object], arguments: Sequence[Argument]) -> Any:
     """*f* as a function of these arguments alone, by position; the other parameters keep their defaults."""
     names = [argument.parameter.name for argument in arguments]
     signature = inspect.signature(f)
 
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> Any:
         bound = signature.bind_partial()
         bound.arguments.update(zip(names, args, strict=True))
         bound.apply_defaults()

@@ -260,5 +260,5 @@ def _example(program: Program, name: str | None) -> tuple[str, Any] | None:
     return None
 
 
-def _required(f: Callable[..., Any]) -> bool:
+def _required(f: Callable[..., object]) -> bool:
     return any(p.default is p.empty and p.kind not in _OPEN for p in parameters_of(f))

@@ -54,7 +54,7 @@ def _modules(purpose: str) -> tuple[Any, Any]:
     return require("jax", purpose, "jax"), require("stopgrad.jax", purpose, "jax")
 
 
-def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dict[str, Any]]:
+def _traced(question: Question) -> tuple[Callable[..., object], list[Argument], dict[str, Any]]:
     """A function of the traced arguments alone, these arguments, and options."""
     program, wanted = question.program, question.wanted
     whole, arguments, argnums = chosen(program, question.arguments, wanted.argnums)
@@ -69,7 +69,7 @@ def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dic
         )
     values = [argument.value for argument in arguments]
 
-    def function(*args: Any) -> Any:
+    def function(*args: object) -> Any:
         filled = list(values)
         for i, arg in zip(traced, args, strict=True):
             filled[i] = arg
@@ -96,11 +96,11 @@ def _options(traced: list[int], argnums: list[int] | None, arguments: list[Argum
     return {"argnums": [traced.index(n) for n in argnums]}
 
 
-def _with_names(f: Callable[..., Any], like: Any, positions: list[int] | None = None) -> Any:
+def _with_names(f: Callable[..., object], like: Any, positions: list[int] | None = None) -> Any:
     """A function that calls *f*, with parameters named like another function's (at *positions*, if given)."""
     parameters = parameters_of(like)
 
-    def function(*args: Any) -> Any:
+    def function(*args: object) -> Any:
         return f(*args)
 
     named: Any = function

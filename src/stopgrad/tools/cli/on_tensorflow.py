@@ -37,7 +37,7 @@ class OnTensorflow:
         returned: list[Any] = []
 
         @functools.wraps(f)
-        def loss(*args: Any) -> Any:
+        def loss(*args: object) -> Any:
             returned.append(losses_in(f(*args)))
             return returned[0]
 
@@ -59,7 +59,7 @@ class OnTensorflow:
         values = [map_leaves(lambda x: _tensor(tensorflow, x), tree) for tree in arrays]
 
         @functools.wraps(program.value)  # Whose the function is, its own code says, and not this one's.
-        def loss(*args: Any) -> Any:
+        def loss(*args: object) -> Any:
             return losses_in(f(*args))
 
         return Call((loss, *values), {}, data)

@@ -80,7 +80,7 @@ class OnTorch:
         subjects = subjects or things({name: value for name, value in values.items() if name in about})
 
         @functools.wraps(f)
-        def loss(*args: Any) -> Any:
+        def loss(*args: object) -> Any:
             result = f(*args)
             return losses_in(result[0] if _is_pair(result) else result)
 

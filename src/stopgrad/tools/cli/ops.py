@@ -73,7 +73,7 @@ def list_ops(arguments: argparse.Namespace) -> int:
 
 def _made_of_operations(
     functions: Mapping[int, Sequence[str]], named: AbstractSet[str]
-) -> dict[str, Callable[..., Any]]:
+) -> dict[str, Callable[..., object]]:
     """The public functions, by name, that are not one operation's."""
     composed = {}
     for names in functions.values():

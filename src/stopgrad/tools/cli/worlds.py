@@ -79,7 +79,7 @@ def _calling(program: Program) -> Any:
             )
         module = module()
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
+    def forward(*args: object, **kwargs: object) -> Any:
         return module(*args, **kwargs)
 
     named: Any = forward

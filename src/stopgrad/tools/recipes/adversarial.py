@@ -133,7 +133,9 @@ def initial(rng: np.random.Generator, pixels: int = 64) -> Network:
     return weights(rng, {"1": (pixels, HIDDEN), "2": (HIDDEN, 10)})
 
 
-def training_step(loss: Callable[[Network, Array, Array, Array], Array], engine: str) -> Callable[..., Any]:
+def training_step(
+    loss: Callable[[Network, Array, Array, Array], Array], engine: str
+) -> Callable[..., object]:
     """One step of Adam, compiled: from weights, moments, images, labels, a key and a rate to new ones."""
 
     @sg.function(engine=engine)
@@ -147,7 +149,7 @@ def training_step(loss: Callable[[Network, Array, Array, Array], Array], engine:
 
 
 def train(
-    step: Callable[..., Any],
+    step: Callable[..., object],
     x: Numbers,
     labels: Numbers,
     seed: int,

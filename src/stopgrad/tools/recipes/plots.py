@@ -51,7 +51,7 @@ _STYLE = {
 
 
 def figure(
-    rows: int = 1, columns: int = 1, size: tuple[float, float] = (4.6, 3.0), **options: Any
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = (4.6, 3.0), **options: object
 ) -> tuple[Any, np.ndarray[Any, Any]]:
     """A figure with a grid of axes, outside of pyplot's global state."""
     matplotlib = require("matplotlib", "drawing", "tour")

@@ -123,7 +123,7 @@ class Result:
     tables: list[Table] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     graphs: list[LossGraph] = field(default_factory=list)
-    code: list[Callable[..., Any]] = field(default_factory=list)
+    code: list[Callable[..., object]] = field(default_factory=list)
     """The functions a reader should see."""
 
     @property
@@ -132,7 +132,7 @@ class Result:
 
 
 def differentiate(
-    title: str, note: str, loss: Callable[..., Any], parameters: Any, **inputs: Any
+    title: str, note: str, loss: Callable[..., object], parameters: Any, **inputs: object
 ) -> LossGraph:
     """The graph of ``loss(parameters, **inputs)`` and its gradient with respect to the parameters.
 

@@ -90,7 +90,7 @@ def _section(result: Result) -> str:
     return "\n".join(parts)
 
 
-def _about(functions: Sequence[Callable[..., Any]]) -> str:
+def _about(functions: Sequence[Callable[..., object]]) -> str:
     """The recipe's own docstring: equations, where the stop stands, and the source."""
     if not functions:
         return ""
@@ -188,7 +188,7 @@ def _graph(graph: LossGraph) -> str:
 # ----------------------------------------------------------------------------------------------- code
 
 
-def _code(functions: Sequence[Callable[..., Any]]) -> str:
+def _code(functions: Sequence[Callable[..., object]]) -> str:
     pygments = require("pygments", "highlighting code", "tour")
     lexer = require("pygments.lexers", "highlighting code", "tour").PythonLexer()
     formatter = require("pygments.formatters", "highlighting code", "tour").HtmlFormatter(nowrap=True)

@@ -108,7 +108,7 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
     name = getattr(f, "__name__", type(f).__name__)
     trace = cached(functools.partial(_traced, f, name), cache_size, "callable")
 
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: object, **kwargs: object) -> Any:
         leaves = leaves_of((args, kwargs))
         if any(map(is_output, leaves.values)):
             return f(*args, **kwargs)  # Called on outputs, f is built in their graph.
@@ -168,7 +168,7 @@ def _is_weak(x: object) -> bool:
 
 
 def _traced(
-    f: Callable[..., Any], name: str, structure: _Structure, signature: Sequence[Any], wide: bool
+    f: Callable[..., object], name: str, structure: _Structure, signature: Sequence[Any], wide: bool
 ) -> _Traced:
     """Call a function once on placeholders for the arrays among its arguments.
 
@@ -212,7 +212,7 @@ def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Sequence[int], 
     return emit(Placeholder, (), values, operation_name(path), graph).outputs[0]
 
 
-def _paths(f: Callable[..., Any], leaves: Leaves) -> list[str]:
+def _paths(f: Callable[..., object], leaves: Leaves) -> list[str]:
     """The paths of the leaves of ``(args, kwargs)``, such as ``"params.w"``."""
     count = 1 + max([path[1].idx for path in leaves.paths if path[0].idx == 0], default=-1)
     names = argument_names(f, count)

@@ -28,12 +28,12 @@ from stopgrad.interop.shared.derivatives import line_of
 
 @guarded("ablate")
 def ablate(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     argnums: int | Sequence[int] | None = None,
     repeats: int = 5,
     seed: int = 0,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Ablation:
     """What the stops of each line do to JAX's gradient of a function.
 
@@ -77,7 +77,10 @@ def ablate(
 
 
 def _idle(
-    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: int | Sequence[int] | None
+    f: Callable[..., object],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int] | None,
 ) -> dict[tuple[str, int] | None, str]:
     """Why the stops of lines do nothing, as far as the report on the function says it."""
     reasons: dict[tuple[str, int] | None, list[str]] = {}

@@ -18,8 +18,8 @@ from stopgrad.interop.shared.derivatives import Seen, check, coarsest_of, lines
 
 @guarded("check_gradients")
 def check_gradients(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     argnums: int | Sequence[int] | None = None,
     order: int = 1,
     modes: str | Sequence[str] = MODES,
@@ -29,7 +29,7 @@ def check_gradients(
     directions: int | None = None,
     seed: int = 0,
     raises: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> GradientCheck:
     """Compare JAX's own derivatives of a function with differences of what it computes.
 

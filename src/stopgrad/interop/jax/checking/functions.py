@@ -34,7 +34,7 @@ class Posed(NamedTuple):
     values: dict[str, Any]
     asked: Sequence[int]
 
-    def function(self, *values: Any) -> list[Any]:
+    def function(self, *values: object) -> list[Any]:
         """The floating-point and complex results, of the values that are asked about."""
         every = list(self.values.values())
         for i, value in zip(self.asked, values, strict=True):
@@ -50,7 +50,7 @@ class Posed(NamedTuple):
 
 def posed(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int] | None,
@@ -176,7 +176,7 @@ class Traced:
     def derivative(self, cotangents: Arrays) -> Traced | None:
         seeds = self._as_results(cotangents)
 
-        def gradient(*values: Any) -> list[Any]:
+        def gradient(*values: object) -> list[Any]:
             results, pull = jax.vjp(self._function, *values)
             fitting = [jnp.asarray(g, y.dtype) for g, y in zip(seeds, results, strict=True)]
             return [_conjugate(g) for g in pull(fitting)]

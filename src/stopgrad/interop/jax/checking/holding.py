@@ -194,7 +194,7 @@ def _cond(eqn: jex.JaxprEqn, inputs: Sequence[Pair], holds: Holds, place: RawLoc
     """The branch that the moved values take, on both points; and what the base point's own branch returns."""
     index, operands = inputs[0], inputs[1:]
 
-    def branch(closed: jex.ClosedJaxpr) -> Callable[..., Any]:
+    def branch(closed: jex.ClosedJaxpr) -> Callable[..., object]:
         def run(parts: Any) -> list[Any]:
             return _lists(_run(*_parts(closed), _pairs(parts), holds, place))[1]
 

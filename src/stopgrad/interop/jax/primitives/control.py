@@ -89,7 +89,7 @@ def _cond(step: Step, index: Output, *inputs: Output) -> Output:
     return _listed(sg.switch(index, branches, *inputs))
 
 
-def _branch(step: Step, closed: jex.ClosedJaxpr) -> Callable[..., Any]:
+def _branch(step: Step, closed: jex.ClosedJaxpr) -> Callable[..., object]:
     return lambda *xs: step.run(closed, *xs)
 
 
@@ -354,7 +354,7 @@ def pullback_of(eqn: jex.JaxprEqn, wrt: Sequence[int], smooth: Sequence[int]) ->
     """JAX's own gradient of an equation."""
     call = as_function(eqn)
 
-    def parted(xs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
+    def parted(xs: Sequence[Any]) -> tuple[Callable[..., object], list[Any]]:
         def partial(*parts: jax.Array) -> list[Any]:
             operands = list(xs)
             for i, part in zip(wrt, parts, strict=True):

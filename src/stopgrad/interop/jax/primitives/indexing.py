@@ -232,7 +232,7 @@ def _arranged(
 # -------------------------------------------------------------------------------------------- scatter
 
 
-def _scattered(function: Callable[..., Output]) -> Callable[..., Any]:
+def _scattered(function: Callable[..., Output]) -> Callable[..., object]:
     def scatter(step: Step, x: Output, indices: Output, updates: Output) -> Output:
         numbers = step["dimension_numbers"]
         many = tuple(indices.shape[:-1])
@@ -278,7 +278,7 @@ def _blockwise(
     return arranged
 
 
-def _on_truths(function: Callable[..., Output]) -> Callable[..., Any]:
+def _on_truths(function: Callable[..., Output]) -> Callable[..., object]:
     """A scatter of booleans, by one of numbers."""
 
     def scatter(x: Output, positions: Output, parts: Output) -> Output:

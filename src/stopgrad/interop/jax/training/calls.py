@@ -51,7 +51,7 @@ class Call(NamedTuple):
         args, kwargs: its arguments.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     argnums: int | Sequence[int]
     has_aux: bool
     args: tuple[Any, ...]
@@ -164,9 +164,9 @@ class Calls:
             if getattr(jax, name) is self._ours[name]:
                 setattr(jax, name, function)
 
-    def _replacing(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _replacing(self, name: str, original: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(original)
-        def differentiate(*args: Any, **kwargs: Any) -> Any:
+        def differentiate(*args: object, **kwargs: object) -> Any:
             gradient = original(*args, **kwargs)
             if not self._is_open or threading.get_ident() != self._thread:
                 return gradient
@@ -180,18 +180,18 @@ class Calls:
     def _followed(
         self,
         name: str,
-        gradient: Callable[..., Any],
+        gradient: Callable[..., object],
         place: RawLocation,
         args: tuple[Any, ...],
         options: Mapping[str, Any],
-    ) -> Callable[..., Any]:
+    ) -> Callable[..., object]:
         function = args[0] if args else options["fun"]
         argnums = args[1] if len(args) > 1 else options.get("argnums", 0)
         has_aux = bool(args[2] if len(args) > 2 else options.get("has_aux", False))
         key = place, own_code(function) or id(function)
 
         @functools.wraps(gradient)
-        def followed(*args: Any, **kwargs: Any) -> Any:
+        def followed(*args: object, **kwargs: object) -> Any:
             if not self._is_open or threading.get_ident() != self._thread:
                 return gradient(*args, **kwargs)
             spare = _spare(function) if key not in self.points else function

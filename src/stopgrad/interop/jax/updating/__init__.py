@@ -31,14 +31,14 @@ class Updated(NamedTuple):
         steps: what was compared for each parameter, by its path.
     """
 
-    loss: Callable[..., Any]
+    loss: Callable[..., object]
     argnums: list[int]
     steps: dict[str, Step]
 
 
 def updated(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     argnums: int | Sequence[int] | None,
@@ -58,7 +58,7 @@ def updated(
 
 @contextlib.contextmanager
 def _undone(
-    f: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], training: Training
+    f: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any], training: Training
 ) -> Iterator[None]:
     """What is done in here has no effect on modules, random states and what is printed."""
     reads = [value for _, value in referenced(f)] if callable(f) else []

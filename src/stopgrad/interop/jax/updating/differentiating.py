@@ -17,7 +17,7 @@ from stopgrad.interop.jax.tracing import path_of
 from stopgrad.interop.jax.training.arrays import has_slope
 from stopgrad.interop.jax.updating.modules import is_module, is_optimizer, modules_in, nnx, tied
 
-Loss = Callable[..., Any]
+Loss = Callable[..., object]
 
 
 class Training(NamedTuple):
@@ -78,14 +78,14 @@ class _Observed:
         self.has_aux = False
 
         @functools.wraps(f, updated=())
-        def observed(*args: Any, **kwargs: Any) -> Any:
+        def observed(*args: object, **kwargs: object) -> Any:
             result = f(*args, **kwargs)
             self.has_aux = isinstance(result, (tuple, list)) and len(result) > 0
             self.structure = jax.tree_util.tree_structure(result)
             return result
 
         @functools.wraps(f, updated=())
-        def first(*args: Any, **kwargs: Any) -> Any:
+        def first(*args: object, **kwargs: object) -> Any:
             result = observed(*args, **kwargs)
             return result[0] if self.has_aux else result
 
@@ -138,7 +138,7 @@ def differentiated(
 
 def _first_of(f: Loss) -> Loss:
     @functools.wraps(f, updated=())
-    def first(*args: Any, **kwargs: Any) -> Any:
+    def first(*args: object, **kwargs: object) -> Any:
         return f(*args, **kwargs)[0]
 
     return first
@@ -158,7 +158,7 @@ def _numbers(what: str, grad: Any, argnums: int | Sequence[int] | None, count: i
 
 def _gradient_function(
     what: str, observed: _Observed, args: Sequence[Any], numbers: list[int], single: bool, training: Training
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """The gradient function of a loss, as the user makes it."""
     argnums: Any = numbers[0] if single else tuple(numbers)
     if training.grad is not None:
@@ -182,28 +182,28 @@ def _gradient_function(
 
 
 def _from_grad(
-    grad: Callable[..., Any], observed: _Observed, options: Mapping[str, Any]
-) -> Callable[..., Any]:
+    grad: Callable[..., object], observed: _Observed, options: Mapping[str, Any]
+) -> Callable[..., object]:
     """What *grad* makes of a loss; or *grad* itself, where it is a gradient function already."""
     try:
         returned = grad(observed.whole, **options)
     except Exception:  # It takes the arguments, and no loss.
         returned = None
     if callable(returned):
-        gradient_function: Callable[..., Any] = returned
+        gradient_function: Callable[..., object] = returned
         return gradient_function
 
-    def ready(*args: Any, **kwargs: Any) -> Any:
+    def ready(*args: object, **kwargs: object) -> Any:
         observed.whole(*args, **kwargs)
         return grad(*args, **kwargs)
 
     return ready
 
 
-def _refusing(what: str, gradient: Callable[..., Any]) -> Callable[..., Any]:
+def _refusing(what: str, gradient: Callable[..., object]) -> Callable[..., object]:
     """A gradient function that says what helps if JAX does not take the arguments."""
 
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: object, **kwargs: object) -> Any:
         try:
             return gradient(*args, **kwargs)
         except TypeError as error:
@@ -218,10 +218,10 @@ def _refusing(what: str, gradient: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _filtered(what: str, f: Loss, wrt: Any, numbers: Sequence[int], single: bool) -> Callable[..., Any]:
+def _filtered(what: str, f: Loss, wrt: Any, numbers: Sequence[int], single: bool) -> Callable[..., object]:
     """The gradient with respect to the leaves for which a filter is true: a function, or a tree."""
 
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: object, **kwargs: object) -> Any:
         masks = [
             _mask(what, wrt if single or callable(wrt) else wrt[i], args[n]) for i, n in enumerate(numbers)
         ]

@@ -32,14 +32,14 @@ class Stepping(Protocol):
 class _Recording(NamedTuple):
     """An optax transformation that notes which leaves its update passes on as they are."""
 
-    init: Callable[..., Any]
-    update: Callable[..., Any]
+    init: Callable[..., object]
+    update: Callable[..., object]
 
 
 def _recording(tx: Any, raw: list[tuple[Any, ...]]) -> _Recording:
     """A transformation that does what another does, and notes the paths at which it hands on what it got."""
 
-    def update(gradients: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, Any]:
+    def update(gradients: Any, state: Any, params: Any = None, **more: object) -> tuple[Any, Any]:
         updates, state = tx.update(gradients, state, params, **more)
         received = jax.tree_util.tree_flatten_with_path(gradients)[0]
         passed = dict(jax.tree_util.tree_flatten_with_path(updates)[0])
@@ -216,7 +216,9 @@ class _OfModule:
 class _OfFunction:
     """A function of parameters and gradients that returns new parameters."""
 
-    def __init__(self, function: Callable[..., Any], args: Sequence[Any], derivative: Differentiated) -> None:
+    def __init__(
+        self, function: Callable[..., object], args: Sequence[Any], derivative: Differentiated
+    ) -> None:
         self._function, self._derivative = function, derivative
         trees = [args[n] for n in derivative.argnums]
         self._params: Any = trees[0] if derivative.is_single else tuple(trees)

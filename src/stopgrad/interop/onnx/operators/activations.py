@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.shared.conversions import axis_of, brought
 
 
-def _of_features(function: Callable[..., Any]) -> Rule:
+def _of_features(function: Callable[..., object]) -> Rule:
     return lambda node, x: function(x)
 
 
@@ -106,7 +105,7 @@ def along_axes(node: Call, x: sg.Output) -> tuple[int, ...]:
     return tuple(range(axis_of(int(node.attribute("axis", 1)), x.ndim), x.ndim))
 
 
-def _over_axes(function: Callable[..., Any]) -> Rule:
+def _over_axes(function: Callable[..., object]) -> Rule:
     return lambda node, x: function(x, along_axes(node, x))
 
 

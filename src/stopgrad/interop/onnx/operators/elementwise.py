@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -13,15 +12,15 @@ from stopgrad.interop.onnx.operators.calling import Call, Rule, Table, dtype_of_
 from stopgrad.interop.shared.conversions import brought
 
 
-def _unary(function: Callable[..., Any]) -> Rule:
+def _unary(function: Callable[..., object]) -> Rule:
     return lambda node, x: function(x)
 
 
-def _binary(function: Callable[..., Any]) -> Rule:
+def _binary(function: Callable[..., object]) -> Rule:
     return lambda node, x, y: function(x, y)
 
 
-def _many(function: Callable[..., Any]) -> Rule:
+def _many(function: Callable[..., object]) -> Rule:
     """A rule for any number of operands, from a function of two."""
     return lambda node, *xs: functools.reduce(function, xs)
 

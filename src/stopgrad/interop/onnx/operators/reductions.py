@@ -14,7 +14,7 @@ from stopgrad.interop.onnx.operators.moving import checked_axes, checked_axis
 from stopgrad.interop.shared.conversions import brought, product
 
 
-def _reduced(function: Callable[..., Any]) -> Rule:
+def _reduced(function: Callable[..., object]) -> Rule:
     """A reduction; its axes are an operand, in older opsets an attribute."""
 
     @knows(1)
@@ -47,8 +47,8 @@ def _extreme(
     x: sg.Output,
     axes: Sequence[int],
     keepdims: bool,
-    function: Callable[..., Any],
-    of_bools: Callable[..., Any],
+    function: Callable[..., object],
+    of_bools: Callable[..., object],
     high: bool,
 ) -> sg.Output:
     if x.dtype.is_bool:
@@ -93,7 +93,7 @@ def _log_of_exponentials(x: sg.Output, axes: tuple[int, ...], keepdims: bool) ->
 # -------------------------------------------------------------------------------------------- places
 
 
-def _place(function: Callable[..., Any]) -> Rule:
+def _place(function: Callable[..., object]) -> Rule:
     """The index of the largest or smallest element along an axis."""
 
     def rule(node: Call, x: sg.Output) -> sg.Output:
@@ -113,7 +113,7 @@ def _hardmax(node: Call, x: sg.Output) -> sg.Output:
     return sg.one_hot(sg.argmax(x, axis, sg.int64), x.shape[axis], axis=axis, dtype=x.dtype)
 
 
-def _running(function: Callable[..., Any]) -> Rule:
+def _running(function: Callable[..., object]) -> Rule:
     """Cumulative sums or products."""
 
     @knows(1)

@@ -45,7 +45,7 @@ def _euclidean_norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.O
     return sg.sqrt(sg.reduce_sum(sg.square(x), axes, keepdims))
 
 
-def _extreme(function: Callable[..., sg.Output], high: bool) -> Callable[..., Any]:
+def _extreme(function: Callable[..., sg.Output], high: bool) -> Callable[..., object]:
     def extreme(x: sg.Output, axes: Sequence[int], keepdims: bool) -> sg.Output:
         if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
             shape = [1 if i in axes else size for i, size in enumerate(x.shape) if keepdims or i not in axes]

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Protocol, TypeVar, TypeVarTuple
 
 import tensorflow as tf
 
@@ -414,7 +414,7 @@ class _Callback:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder, self._record = recorder, recorder.operation
 
-    def __call__(self, *args: Any, **more: Any) -> None:
+    def __call__(self, *args: object, **more: object) -> None:
         if _KERAS not in _PATCHED and internals.KERAS in sys.modules:
             _PATCHED.add(_KERAS)
             patch_keras()

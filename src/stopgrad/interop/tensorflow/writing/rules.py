@@ -26,7 +26,7 @@ def refused(op: Operation, why: str) -> EngineError:
 # ----------------------------------------------------------------------------------------- one node each
 
 
-def _plain(name: str = "", **settings: Any) -> Writer:
+def _plain(name: str = "", **settings: object) -> Writer:
     """The node of the same name, with the type of the first operand."""
 
     def write(nodes: Nodes, op: Operation, xs: list[str]) -> str:
@@ -373,7 +373,7 @@ def _cross_entropy(labels: Any, logits: Any, axis: Any) -> Any:
     return sg.negative(sg.reduce_sum(labels * sg.nn.log_softmax(logits, axis), axis))
 
 
-def _raveled(*indices: Any, sizes: Sequence[Any], dtype: Any) -> Any:
+def _raveled(*indices: object, sizes: Sequence[Any], dtype: Any) -> Any:
     number: Any = sg.constant(0, dtype)
     inside: Any = sg.constant(True)
     for index, size in zip(indices, sizes, strict=True):
@@ -385,7 +385,7 @@ def _raveled(*indices: Any, sizes: Sequence[Any], dtype: Any) -> Any:
     return sg.where(inside, number, sg.constant(-1, dtype))
 
 
-OTHERS: dict[str, Callable[..., Any]] = {
+OTHERS: dict[str, Callable[..., sg.Output]] = {
     "RavelMultiIndex": _raveled,
     "Silu": lambda x: x * sg.sigmoid(x),
     "Exp2": lambda x: sg.exp(x * float(np.log(2.0))),

@@ -45,13 +45,13 @@ _ALIKE = 1e-3
 
 @guarded("ablate")
 def ablate(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     model: Asked | None = None,
     only: Names | None = None,
     repeats: int = 5,
     seed: int = 0,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Ablation:
     """What the stops of each line do to autograd's gradient of a function.
 

@@ -100,7 +100,7 @@ class Calls(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., object],
         types: Sequence[Any],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
@@ -138,7 +138,7 @@ class Calls(TorchFunctionMode):
             self._note(_name_of(func))
         return self._hold(result, args, func)
 
-    def _require_held(self, func: Callable[..., Any], args: Sequence[Any]) -> None:
+    def _require_held(self, func: Callable[..., object], args: Sequence[Any]) -> None:
         """Raise if a stop is inside of a function of ``torch.func``, where its value cannot be replaced."""
         stops = func in _DETACHES or not torch.is_grad_enabled()
         if self.holds and stops and any(_is_moved(x) for x in all_tensors(args)):
@@ -179,7 +179,7 @@ class Calls(TorchFunctionMode):
                 self.custom.append(mark)
         return module
 
-    def _hold(self, result: Any, args: Sequence[Any], func: Callable[..., Any]) -> Any:
+    def _hold(self, result: Any, args: Sequence[Any], func: Callable[..., object]) -> Any:
         """A constant: in the first call it is kept, in later ones its value of the first."""
         if not self.holds:
             return result

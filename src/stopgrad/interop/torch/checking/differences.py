@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from stopgrad.flow.checking.gradient_check import GradientCheck
 from stopgrad.flow.checking.options import options
@@ -18,8 +17,8 @@ ELEMENTWISE = 8
 
 @guarded("check_gradients")
 def check_gradients(
-    f: Callable[..., Any],
-    *args: Any,
+    f: Callable[..., object],
+    *args: object,
     model: Asked | None = None,
     only: Names | None = None,
     order: int = 1,
@@ -30,7 +29,7 @@ def check_gradients(
     directions: int | None = None,
     seed: int = 0,
     raises: bool = True,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> GradientCheck:
     """Compare autograd's gradients of a function with differences of what it computes.
 

@@ -50,7 +50,7 @@ class Posed(NamedTuple):
 
 def posed(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     model: Asked | None,

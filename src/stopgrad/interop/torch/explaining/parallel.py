@@ -80,7 +80,7 @@ def _module(context: Context) -> Any:
     return next((module for module in context.recorder.modules if type(module).__name__ == _NAME), None)
 
 
-def _parameters(module: Any) -> list[tuple[str, torch.nn.Parameter]]:
+def _parameters(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
     """The parameters that DDP numbers: those that require a gradient, by the names of the wrapped module."""
     return [(name, p) for name, p in module.module.named_parameters() if p.requires_grad]
 

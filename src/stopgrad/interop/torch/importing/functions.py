@@ -124,13 +124,13 @@ class _Asking:
 
         self.ask = ask
 
-    def _traced(self, cls: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def _traced(self, cls: Any, forward: Callable[..., object]) -> Callable[..., object]:
         """The forward of a function that is being applied, with its backward behind it."""
         with_gradients = self._with_gradients
         context_apart = cls.setup_context is not _Function.setup_context
 
         @functools.wraps(forward)
-        def traced(*args: Any) -> Any:
+        def traced(*args: object) -> Any:
             outer_ctx, *xs = (None, *args) if context_apart else args
             ctx = _Context([_has_gradient(x) for x in xs])
             with _unseen_mode(with_gradients):

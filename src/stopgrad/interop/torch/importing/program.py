@@ -22,7 +22,7 @@ from stopgrad.base.source import Location, is_internal
 from stopgrad.graph.operands import shorten
 from stopgrad.interop.torch.importing.functions import kept_gradients
 
-Program: TypeAlias = torch.nn.Module | Callable[..., Any] | ExportedProgram
+Program: TypeAlias = torch.nn.Module | Callable[..., object] | ExportedProgram
 """What can be loaded."""
 Sizes: TypeAlias = dict[str, Any] | tuple[Any, ...] | list[Any] | None
 """The open sizes, as ``torch.export.export`` takes them for its *dynamic_shapes*."""
@@ -59,7 +59,7 @@ _OUTSIDE = "stopgrad_no_grad"
 class _Wrapped(torch.nn.Module):
     """A function as a module, which is what ``torch.export`` takes."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         super().__init__()
         self.function = function
 

@@ -234,9 +234,9 @@ class Translator:
         return sg.constant(x)
 
 
-def translation_of(node: Node) -> Callable[..., Any] | None:
+def translation_of(node: Node) -> Callable[..., object] | None:
     """The translation of what a node calls, or None."""
-    translation: Callable[..., Any] | None = TRANSLATIONS.get(name_of(node)) or SIZES.get(node.target)
+    translation: Callable[..., object] | None = TRANSLATIONS.get(name_of(node)) or SIZES.get(node.target)
     return translation
 
 

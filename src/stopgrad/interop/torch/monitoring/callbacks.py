@@ -37,14 +37,14 @@ def lightning_callback(monitor: Steps) -> Any:
     class MonitorCallback(base):  # type: ignore[misc]
         """Samples batches of training."""
 
-        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        def on_train_batch_start(self, trainer: Any, *_: object) -> None:
             monitor.step = trainer.global_step
             monitor.__enter__()
 
-        def on_train_batch_end(self, *_: Any) -> None:
+        def on_train_batch_end(self, *_: object) -> None:
             monitor.end()
 
-        def on_exception(self, *_: Any) -> None:
+        def on_exception(self, *_: object) -> None:
             monitor.end(failed=True)
 
     return MonitorCallback()
@@ -57,12 +57,12 @@ def trainer_callback(monitor: Steps) -> Any:
     class MonitorCallback(base):  # type: ignore[misc]
         """Samples steps of training."""
 
-        def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: object) -> None:
             monitor.step = state.global_step
             if monitor.due:
                 monitor.begin(ForwardAlone(model))
 
-        def on_step_end(self, *_: Any, **__: Any) -> None:
+        def on_step_end(self, *_: object, **__: object) -> None:
             monitor.end()
 
     return MonitorCallback()
@@ -75,7 +75,7 @@ def keras_callback(monitor: Steps) -> Any:
         if keras.loaded("torch") is None:
             raise ArgumentError("keras_callback: Keras computes with another backend than PyTorch")
 
-    def run(model: Any, step: Any, *args: Any) -> Any:
+    def run(model: Any, step: Any, *args: object) -> Any:
         trainable = {name: p for name, p in parameters_of(model) if p.requires_grad}
         monitor.begin(ArrivalsOnly(trainable) if model.jit_compile else WholeStep())
         failed = True

@@ -29,7 +29,12 @@ class TorchMonitor(Monitor):
     """
 
     def __init__(
-        self, model: Asked, only: Names | None, every: int, to: object, optimizer: Any = None
+        self,
+        model: Asked,
+        only: Names | None,
+        every: int,
+        to: object,
+        optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
         super().__init__(every, to)
         self._model, self._only = model, only
@@ -120,7 +125,7 @@ def monitor(
     every: int = 100,
     to: Any = None,
     only: Names | None = None,
-    optimizer: Any = None,
+    optimizer: torch.optim.Optimizer | None = None,
 ) -> TorchMonitor:
     """Watch a model while it is trained, and tell when the verdict on a parameter's gradient changes.
 

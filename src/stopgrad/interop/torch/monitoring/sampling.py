@@ -137,7 +137,7 @@ class ForwardAlone:
         own = model.__dict__.get("forward")
 
         @functools.wraps(original)
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def forward(*args: object, **kwargs: object) -> Any:
             self._restore()
             with Watch() as seen:
                 result = original(*args, **kwargs)

@@ -73,7 +73,7 @@ class Call:
     classifies: bool
     plain: bool
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         self.name = _name(function)
         short = self.name.removeprefix(_VARIABLE).removeprefix("torch.")
         self.act = _act(short, self.name)
@@ -95,7 +95,7 @@ CALLS: dict[Any, Call] = {}
 """What is known already of functions."""
 
 
-def call_of(function: Callable[..., Any]) -> Call:
+def call_of(function: Callable[..., object]) -> Call:
     """How a function is treated."""
     call = CALLS.get(function)
     if call is None:
@@ -103,7 +103,7 @@ def call_of(function: Callable[..., Any]) -> Call:
     return call
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _name(function: Callable[..., object]) -> str:
     qualified = resolve_name(function)
     if qualified is None:
         if function is internals.set_grad_enabled:

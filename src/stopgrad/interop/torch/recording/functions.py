@@ -126,7 +126,7 @@ class Backwards(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., object],
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
@@ -149,7 +149,9 @@ class Backwards(TorchFunctionMode):
         listed = losses if isinstance(losses, (list, tuple)) else [losses]
         return [x for x in listed if isinstance(x, torch.Tensor) and x.grad_fn is not None]
 
-    def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def differentiate(
+        self, function: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Run a call of ``backward``."""
         return function(*args, **kwargs)
 
@@ -192,7 +194,7 @@ class _Trial(Backwards):
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., object],
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
@@ -207,7 +209,9 @@ class _Trial(Backwards):
                 kwargs["retain_graph"] = True
             return super().__torch_function__(func, types, args, kwargs)
 
-    def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def differentiate(
+        self, function: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
         for leaf in _leaves(self.losses(args, kwargs)):
             self._grads.append((leaf, leaf.grad))
             leaf.grad = torch.zeros_like(leaf)
@@ -235,7 +239,7 @@ class _Memory:
             self.bytes.copy_(self.content)
 
 
-def _written_by(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+def _written_by(function: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
     """The tensors that a call writes into, or whose memory it hands out."""
     call, written = call_of(function), [kwargs.get("out")]
     if (call.writes or call.apart or call.name.endswith("storage")) and args:

@@ -246,7 +246,7 @@ class Measuring:
 
 
 def run_measured(
-    record: Record, sizes: Sizes, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    record: Record, sizes: Sizes, function: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
     """Call ``backward``, or ``torch.autograd.grad``, and measure the gradients."""
     if internals.peek_interpreter_stack() is not None:

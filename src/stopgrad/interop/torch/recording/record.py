@@ -11,11 +11,14 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stopgrad.base.source import Calls, RawLocation
 from stopgrad.flow.magnitudes.sizes import Magnitude
 from stopgrad.interop.torch.recording.places import with_caller
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Kind(Enum):
@@ -240,7 +243,7 @@ class Backward(NamedTuple):
 class Observer(Protocol):
     """Told what happens while a recorder runs, beyond what it records. What it raises is not passed on."""
 
-    def called(self, module: Any) -> None:
+    def called(self, module: torch.nn.Module) -> None:
         """A module is called."""
 
     def begins(self, call: Backward, losses: Sequence[Any]) -> None:
@@ -249,13 +252,13 @@ class Observer(Protocol):
     def ended(self, call: Backward) -> None:
         """It has ended without an error."""
 
-    def made(self, optimizer: Any, place: RawLocation | None) -> None:
+    def made(self, optimizer: torch.optim.Optimizer, place: RawLocation | None) -> None:
         """An optimizer was made."""
 
-    def name_of(self, tensor: Any) -> str:
+    def name_of(self, tensor: torch.Tensor) -> str:
         """The user's name for a parameter; empty if none is known."""
 
-    def gradient(self, tensor: Any, sets: bool, place: RawLocation | None) -> None:
+    def gradient(self, tensor: torch.Tensor, sets: bool, place: RawLocation | None) -> None:
         """The ``grad`` of a tensor is read, or set."""
 
     def classified(self, name: str, args: Sequence[Any], place: RawLocation | None) -> None:

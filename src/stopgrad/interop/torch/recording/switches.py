@@ -33,7 +33,7 @@ _Tensor = torch.Tensor
 _torch: Any = torch
 _NOTHING, _GRADIENT = Act.NOTHING, Act.GRADIENT  # Reading them from their class takes longer.
 _are_gradients_on, _transformed = torch.is_grad_enabled, internals.peek_interpreter_stack
-_switch: Callable[..., Any] = internals.set_grad_enabled
+_switch: Callable[..., object] = internals.set_grad_enabled
 
 
 class _Running(threading.local):
@@ -72,7 +72,7 @@ class Mode(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: Callable[..., object],
         types: Sequence[Any],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
@@ -95,7 +95,7 @@ class Mode(TorchFunctionMode):
         return self._run(call, func, args, kwargs or {})
 
     def _of_containers(
-        self, func: Callable[..., Any], types: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
+        self, func: Callable[..., object], types: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         """Call a function of classes that are no tensors, but hold some.
 
@@ -195,7 +195,7 @@ _DYNAMO = internals.COMPILED[0]
 _OWN = frozenset(one for one in vars(torch.optim).values() if isinstance(one, type))
 _PLAIN = frozenset([_Tensor, _Parameter, NoneType])
 _LOCK = threading.RLock()
-Original = Callable[..., Any]
+Original = Callable[..., object]
 
 
 def _patch_everything() -> None:
@@ -267,7 +267,7 @@ def _making_parameters(make: Original) -> Original:
 
 
 def _making_optimizers(make: Original) -> Original:
-    def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(optimizer: torch.optim.Optimizer, *args: object, **kwargs: object) -> None:  # noqa: N807
         place = place_of(user_frame(sys._getframe(1))) if _RUNNING.recorders else None
         try:
             make(optimizer, *args, **kwargs)
@@ -293,7 +293,7 @@ def _stepped(optimizer: torch.optim.Optimizer, *_: object) -> None:
 def _stepping(step: Original) -> Original:
     """A step of one of PyTorch's optimizers. Nothing in it is recorded, so that it need not be shown."""
 
-    def stepping(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+    def stepping(optimizer: torch.optim.Optimizer, *args: object, **kwargs: object) -> Any:
         if _torch.compiler.is_compiling() or args or kwargs or not _is_unseen(optimizer):
             return step(optimizer, *args, **kwargs)
         with internals.DisableTorchFunction():
@@ -350,7 +350,7 @@ def _asking_for_hooks(has_any: Original) -> Original:
 def _showing(differentiate: Original) -> Original:
     """``torch.autograd.backward`` as in releases that show it to modes."""
 
-    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+    def backward(tensors: Any, *args: object, **kwargs: object) -> Any:
         listed = (tensors,) if isinstance(tensors, _Tensor) else tuple(tensors)
         if has_torch_function(listed):
             return handle_torch_function(_torch.autograd.backward, listed, tensors, *args, **kwargs)
@@ -360,7 +360,7 @@ def _showing(differentiate: Original) -> Original:
 
 
 def _compiling(compile: Original) -> Original:
-    def compiled(*args: Any, **kwargs: Any) -> Any:
+    def compiled(*args: object, **kwargs: object) -> Any:
         result = compile(*args, **kwargs)
         _run_eagerly()
         return result

@@ -48,7 +48,7 @@ def _quietly(method: F) -> F:
     """Whatever fails in the audit, the training goes on."""
 
     @functools.wraps(method)
-    def quiet(self: Audit, *args: Any) -> None:
+    def quiet(self: Audit, *args: object) -> None:
         if self.busy:
             return
         self.busy = True

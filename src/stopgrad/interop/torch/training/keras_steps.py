@@ -74,7 +74,7 @@ class KerasSteps:
         else:
             owner.apply = self._own
 
-    def _around(self, apply: Callable[..., Any]) -> Callable[..., Any]:
+    def _around(self, apply: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(apply)
         def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> Any:
             variables = None if trainable_variables is None else list(trainable_variables)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -278,7 +277,7 @@ def _number(call: Call, value: float, **_: object) -> sg.Output:
     return brought(value, call.dtype)
 
 
-_ELEMENTARY: dict[str, Callable[..., Any]] = {
+_ELEMENTARY: dict[str, Callable[..., object]] = {
     "acos": sg.acos,
     "acosh": sg.acosh,
     "asin": sg.asin,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
@@ -83,7 +82,9 @@ def _batch(
     return y, *saved, *after
 
 
-def _batch_alone(call: Call, x: sg.Output, weight: sg.Output, bias: sg.Output, *settings: Any) -> sg.Output:
+def _batch_alone(
+    call: Call, x: sg.Output, weight: sg.Output, bias: sg.Output, *settings: object
+) -> sg.Output:
     return _batch(call, x, weight, bias, None, None, *settings)[:3]
 
 
@@ -94,12 +95,12 @@ def _batch_resting(
     bias: sg.Output,
     mean: sg.Output,
     var: sg.Output,
-    *settings: Any,
+    *settings: object,
 ) -> sg.Output:
     return _batch(call, x, weight, bias, mean, var, False, *settings)[:3]
 
 
-def _batch_three(call: Call, *arguments: Any) -> sg.Output:
+def _batch_three(call: Call, *arguments: object) -> sg.Output:
     return _batch(call, *arguments)[:3]
 
 

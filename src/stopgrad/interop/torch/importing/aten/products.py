@@ -59,7 +59,7 @@ def _convolution_gradient(
     x: sg.Output,
     weight: sg.Output,
     bias_sizes: Sequence[Size],
-    *options: Any,
+    *options: object,
 ) -> tuple[Any, ...]:
     *parameters, mask = options
     operands = [x, weight]

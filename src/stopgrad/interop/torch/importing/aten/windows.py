@@ -65,7 +65,7 @@ def _max_pooled(spatial: int) -> Translation:
 
 
 def _max_gradient(spatial: int) -> Translation:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> sg.Output:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: object) -> sg.Output:
         *_, indices = options
         plane = product(x.shape[-spatial:])
         lead = list(x.shape[:-spatial])
@@ -106,7 +106,7 @@ def _average_pooled(spatial: int) -> Translation:
 
 
 def _average_gradient(spatial: int) -> Translation:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> sg.Output:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: object) -> sg.Output:
         pool = _average_pooled(spatial)
         return pulled(lambda z: pool(call, z, *options), [x], [g])[0]
 
@@ -165,7 +165,9 @@ def _resized(
         aligns: whether the operator is told if corners are aligned.
     """
 
-    def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *settings: Any) -> sg.Output:
+    def translated(
+        call: Call, x: sg.Output, size: Sequence[Size] | None = None, *settings: object
+    ) -> sg.Output:
         align, factors = (settings[0], settings[1:]) if aligns else (False, settings)
         sizes = _sizes_and_scales(x, size, factors[0] if vector and factors else factors or None)
         for i, (before, after, factor) in enumerate(zip(*sizes, strict=True)):
