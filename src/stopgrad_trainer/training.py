@@ -61,12 +61,7 @@ class Trainer:
     # -------------------------------------------------------------------------------------- training
 
     def step(
-        self,
-        batch: Mapping[str, Any] | None = None,
-        /,
-        *,
-        learning_rate: float | None = None,
-        **named: object,
+        self, batch: Mapping[str, Any] | None = None, /, *, learning_rate: float | None = None, **named: Any
     ) -> float:
         """One step of training.
 

@@ -47,7 +47,7 @@ WORLDS = {
 """The other worlds, by name."""
 
 
-def explain(ys: Any, *args: object, **kwargs: object) -> Flow:
+def explain(ys: object, *args: object, **kwargs: object) -> Flow:
     """Whether gradients arrive at tensors; and if not, which operation, on which line, cuts them.
 
     Args:
@@ -73,7 +73,7 @@ def explain(ys: Any, *args: object, **kwargs: object) -> Flow:
     return report("explain", ys, args, kwargs)[0]
 
 
-def trace_nan(ys: Any, *args: object, **kwargs: object) -> NanTrace:
+def trace_nan(ys: Any, *args: Any, **kwargs: Any) -> NanTrace:
     """The operation that made the first NaN or infinity, in values or in the gradient, with the user's line.
 
     Args:
@@ -97,7 +97,7 @@ def trace_nan(ys: Any, *args: object, **kwargs: object) -> NanTrace:
     return traced
 
 
-def check_gradients(ys: Any, *args: object, **kwargs: object) -> GradientCheck:
+def check_gradients(ys: Any, *args: Any, **kwargs: Any) -> GradientCheck:
     """Compare gradients with finite differences of the function that stops leave.
 
     Args:
@@ -122,7 +122,7 @@ def check_gradients(ys: Any, *args: object, **kwargs: object) -> GradientCheck:
     return checked
 
 
-def ablate(ys: Any, *args: object, **kwargs: object) -> Ablation:
+def ablate(ys: Any, *args: Any, **kwargs: Any) -> Ablation:
     """What each stop does to a gradient on real data, and where a stop would only save work.
 
     Args:
@@ -154,12 +154,12 @@ _OURS: Mapping[str, Callable[..., object]] = {
 """What answers a question about a graph or a function of ours, by the question's name."""
 
 
-def _question(what: str, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., object]:
+def _question(what: str, ys: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
     """The function that answers a question in whichever world it is."""
     world = world_of(what, ys, args, kwargs)
     if world == OURS:
         return _OURS[what]
-    answer: Callable[..., object] = getattr(_module(world, f"{what} of {world} code"), what)
+    answer: Callable[..., Any] = getattr(_module(world, f"{what} of {world} code"), what)
     return answer
 
 
@@ -170,7 +170,7 @@ def _module(world: str, purpose: str) -> Any:
     return require(module, purpose, extra)
 
 
-def report(what: str, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
+def report(what: str, ys: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
     """The report on a question in whichever world it is, and a note on it."""
     world = world_of(what, ys, args, kwargs)
     if world == OURS:

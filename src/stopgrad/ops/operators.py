@@ -27,7 +27,7 @@ def _reflected(function: Operator) -> Operator:
     return reflected
 
 
-def _bits(bitwise: Operator, logical: Operator) -> Operator:
+def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
     @d.reads_arguments
     def operator(self: Output, other: ArrayLike) -> Tensor:
         kind = (self if isinstance(self, Output) else other).dtype

@@ -12,7 +12,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -40,21 +40,21 @@ class FlowFixture:
     def __repr__(self) -> str:  # pytest shows it for every test that fails.
         return "<flow>"
 
-    def __call__(self, ys: Any, *args: object, **kwargs: object) -> Flow:
+    def __call__(self, ys: object, *args: object, **kwargs: object) -> Flow:
         """The report of :func:`explain`."""
         return sg.explain(ys, *args, **kwargs)
 
-    def assert_flows(self, ys: Any, *args: object, **kwargs: object) -> Any:
+    def assert_flows(self, ys: object, *args: object, **kwargs: object) -> object:
         """Fail unless gradients arrive; as :func:`assert_flows`."""
         __tracebackhide__ = True
         return _asserted(sg.assert_flows, ys, *args, **kwargs)
 
-    def assert_blocked(self, ys: Any, *args: object, **kwargs: object) -> Any:
+    def assert_blocked(self, ys: object, *args: object, **kwargs: object) -> object:
         """Fail if a gradient arrives; as :func:`assert_blocked`."""
         __tracebackhide__ = True
         return _asserted(sg.assert_blocked, ys, *args, **kwargs)
 
-    def assert_only_flows(self, ys: Any, *args: object, **kwargs: object) -> Any:
+    def assert_only_flows(self, ys: object, *args: object, **kwargs: object) -> object:
         """Fail unless gradients arrive at these and at no other; as :func:`assert_only_flows`."""
         __tracebackhide__ = True
         return _asserted(sg.assert_only_flows, ys, *args, **kwargs)
@@ -75,17 +75,17 @@ class GradientFlowFixture:
             return require("stopgrad.tensorflow", "watching TensorFlow code").watch()
         return _torch().watch()
 
-    def explain(self, ys: Any, *args: object, **kwargs: object) -> Any:
+    def explain(self, ys: object, *args: object, **kwargs: object) -> Flow:
         """The report on outputs or a loss and the tensors asked about; or on a function and its arguments."""
         return self._report(ys, args, kwargs)[0]
 
-    def _report(self, ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
+    def _report(self, ys: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
         """The report, and a note on it."""
         return report("gradient_flow", ys, args, kwargs)
 
     def assert_flows(
         self,
-        ys: Any,
+        ys: object,
         *args: object,
         to: str | Sequence[str] | None = None,
         only: str | Sequence[str] | None = None,
@@ -137,7 +137,7 @@ class GradientFlowFixture:
         self,
         check: Callable[..., None],
         what: str,
-        ys: Any,
+        ys: object,
         args: Sequence[Any],
         names: str | Sequence[str],
         kwargs: dict[str, Any],
@@ -158,7 +158,10 @@ class GradientFlowFixture:
             raise
 
 
-def _asserted(check: Callable[..., object], *args: object, **kwargs: object) -> Any:
+R = TypeVar("R")
+
+
+def _asserted(check: Callable[..., R], *args: object, **kwargs: object) -> R:
     """What a check returns; if it fails, the test fails at the test's own line."""
     __tracebackhide__ = True
     try:
@@ -188,7 +191,7 @@ def gradient_flow() -> GradientFlowFixture:
 def check_gradients() -> Callable[..., object]:
     """Compares gradients with finite differences, as :func:`check_gradients`, and fails with its report."""
 
-    def check_gradients(ys: Callable[..., object], *args: object, **kwargs: object) -> Any:
+    def check_gradients(ys: Callable[..., object], *args: object, **kwargs: object) -> object:
         __tracebackhide__ = True
         return _asserted(sg.check_gradients, ys, *args, **kwargs)
 

@@ -72,8 +72,8 @@ def _asked_for(function: Flat, values: Sequence[Any], answers: Sequence[Any]) ->
     return list(compute(*[x for x, is_used in zip(values, used, strict=True) if is_used]))
 
 
-def _answering(function: Flat, xs: Sequence[Any], answers: Sequence[Any], tracers: list[Any]) -> Any:
-    def value_of(tracer: Any) -> Any:
+def _answering(function: Flat, xs: Sequence[Any], answers: Sequence[Any], tracers: list[Any]) -> object:
+    def value_of(tracer: object) -> object:
         for earlier, value in zip(tracers, answers, strict=False):
             if earlier is tracer:
                 return value
@@ -86,5 +86,5 @@ def _answering(function: Flat, xs: Sequence[Any], answers: Sequence[Any], tracer
         return function(*xs)
 
 
-def _is_same(a: Any, b: Any) -> bool:
+def _is_same(a: object, b: object) -> bool:
     return bool(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=np.asarray(a).dtype.kind in "fc"))

@@ -257,8 +257,8 @@ def _pushforward(closed: jex.ClosedJaxpr, i: int, j: int) -> Callable[..., objec
     """The function from one operand's tangent, and all operands, to one result's tangent."""
     function = _only(closed, [j])
 
-    def pushed(t: jax.Array, *arrays: jax.Array) -> Any:
-        def result_of(x: jax.Array) -> Any:
+    def pushed(t: jax.Array, *arrays: jax.Array) -> object:
+        def result_of(x: jax.Array) -> object:
             return function(*arrays[:i], x, *arrays[i + 1 :])[0]
 
         return jax.jvp(result_of, (arrays[i],), (t,))[1]

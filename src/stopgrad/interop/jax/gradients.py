@@ -24,7 +24,7 @@ AGREES = 1e-2
 """Norms that differ by less than this share of the larger one are those of one gradient."""
 
 
-def is_float(x: Any) -> bool:
+def is_float(x: object) -> bool:
     """Whether a value may hold a NaN or infinity, and have a gradient."""
     return hasattr(x, "dtype") and bool(jnp.issubdtype(x.dtype, jnp.inexact))
 
@@ -44,7 +44,7 @@ def differentiated(
     chosen = losses or [True] * len(closed.out_avals)
     smooth = [j for j, y in enumerate(closed.out_avals) if chosen[j] and is_float(y)]
 
-    def both(*xs: object) -> list[Any]:
+    def both(*xs: Any) -> list[Any]:
         def losses_at(*inputs: object) -> tuple[list[Any], Any]:
             filled = list(xs)
             for i, x in zip(wrt, inputs, strict=True):
@@ -97,7 +97,7 @@ def of_results(closed: jex.ClosedJaxpr, chosen: Sequence[bool]) -> jex.ClosedJax
     return jex.ClosedJaxpr(lean, closed.consts)
 
 
-def array_for(x: Any, aval: Any) -> Any:
+def array_for(x: Any, aval: Any) -> jax.Array:
     """An argument as an array of the type that it was traced with."""
     return x if isinstance(x, jax.Array) or is_key(aval) else jnp.asarray(x, aval.dtype)
 

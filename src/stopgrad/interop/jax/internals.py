@@ -45,10 +45,10 @@ def concrete(tracer: Any, value_of: Callable[[Any], Any]) -> Iterator[None]:
         yield
         return
 
-    def to_concrete_value(self: Any) -> Any:
+    def to_concrete_value(self: Any) -> object:
         return value_of(self) if self._trace is trace else usual(self)
 
-    def array(self: Any, *args: object, **kwargs: object) -> Any:
+    def array(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self._trace is trace and not jnp.issubdtype(self.dtype, np.inexact):
             return np.array(value_of(self), *args, **kwargs)
         return as_array(self, *args, **kwargs)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 import stopgrad as sg
+from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError, GradientError, GraphError
 from stopgrad.base.garbage import without_gc
@@ -98,7 +99,7 @@ def load(f: Callable[..., object], *args: object, **kwargs: object) -> Model:
     )
 
 
-def _fed(x: object, dtype: DType) -> Any:
+def _fed(x: object, dtype: DType) -> ArrayLike:
     """An argument as it is fed: narrowed to 32 bits if the function was traced without 64-bit types."""
     if isinstance(x, sg.Operation):
         x = x.as_output()
@@ -114,8 +115,8 @@ def explain(
     argnums: int | Sequence[int] | None = None,
     magnitudes: bool = False,
     grad: Callable[..., object] | None = None,
-    wrt: Any = None,
-    optimizer: Any = None,
+    wrt: object = None,
+    optimizer: object = None,
     has_aux: bool | None = None,
     **kwargs: object,
 ) -> Flow:
@@ -247,11 +248,11 @@ def assert_blocked(
 def assert_held(
     f: Callable[..., object],
     *args: object,
-    optimizer: Any,
+    optimizer: object,
     to: str | Sequence[str] | None = None,
     argnums: int | Sequence[int] | None = None,
     grad: Callable[..., object] | None = None,
-    wrt: Any = None,
+    wrt: object = None,
     **kwargs: object,
 ) -> None:
     """Raise if an update of an optimizer moves any of these arguments.
@@ -287,7 +288,7 @@ def assert_held(
 # -------------------------------------------------------------------------------------------- building
 
 
-def _built(what: str, f: Callable[..., object], program: Program) -> tuple[Graph, list[Output], list[Output]]:
+def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, list[Output], list[Output]]:
     """The graph of a program, its inputs and its outputs."""
     graph = Graph()
     place = definition_of(f)

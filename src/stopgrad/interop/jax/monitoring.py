@@ -34,7 +34,7 @@ class JaxMonitor(Monitor):
 
     def __init__(
         self,
-        f: Callable[..., object],
+        f: Callable[..., Any],
         argnums: int | Sequence[int] | None,
         every: int,
         to: object,
@@ -100,7 +100,7 @@ class JaxMonitor(Monitor):
             self._kinds = list(map(_kind, values))
         return posed, values
 
-    def keras_callback(self) -> Any:
+    def keras_callback(self) -> object:
         """A callback for ``fit`` of the Keras model that is monitored: its steps are the batches.
 
         Keras compiles its step as a whole, into which nothing looks. So the gradient of a sampled batch is
@@ -131,7 +131,7 @@ class JaxMonitor(Monitor):
         return keras.fit_callback(self, begin, run)
 
 
-def _present(optimizer: Any) -> Any:
+def _present(optimizer: object) -> object:
     """An optimizer as it is now: what a function that needs no arguments returns."""
     if not callable(optimizer) or hasattr(optimizer, "update"):
         return optimizer
@@ -139,7 +139,7 @@ def _present(optimizer: Any) -> Any:
     return optimizer if needed else optimizer()
 
 
-def _kind(value: Any) -> Any:
+def _kind(value: Any) -> tuple[tuple[int, ...], object]:
     """Shape and dtype of an argument."""
     return np.shape(value), jax.dtypes.result_type(value) if not hasattr(value, "dtype") else value.dtype
 
@@ -150,10 +150,10 @@ def monitor(
     *,
     argnums: int | Sequence[int] | None = 0,
     every: int = 100,
-    to: Any = None,
+    to: object = None,
     grad: Callable[..., object] | None = None,
-    wrt: Any = None,
-    optimizer: Any = None,
+    wrt: object = None,
+    optimizer: object = None,
 ) -> JaxMonitor:
     """Watch the gradients of a loss while it is trained, and tell when a verdict on them changes.
 

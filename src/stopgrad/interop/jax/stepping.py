@@ -180,7 +180,7 @@ class Value:
     node: Node
 
 
-def numbers(x: Any) -> Array:
+def numbers(x: object) -> Array:
     """A value as an array of NumPy's, to be looked at; an empty one if it has no numbers."""
     dtype = getattr(x, "dtype", None)
     if dtype is None or dtype == jax.dtypes.float0 or not jnp.issubdtype(dtype, jnp.number):
@@ -209,7 +209,7 @@ class Stepping:
     _operands: dict[Any, tuple[Sequence[Value], RawLocation | None]] = field(default_factory=dict)
     _literals: dict[Any, Value] = field(default_factory=dict)
 
-    def initial(self, array: Any, source: str, name: str, place: RawLocation | None = None) -> Value:
+    def initial(self, array: object, source: str, name: str, place: RawLocation | None = None) -> Value:
         """A value that is given, or written at a place, which may hold NaNs and infinities itself."""
         node = Node(name=name if source == "argument" else "")
         if not is_float(array):
@@ -263,7 +263,7 @@ class Stepping:
     def _read(self, env: Mapping[Any, Value], v: Any, place: RawLocation | None) -> Value:
         return env[v] if _is_var(v) else self._constant(v.val, place)
 
-    def _constant(self, x: Any, place: RawLocation | None) -> Value:
+    def _constant(self, x: object, place: RawLocation | None) -> Value:
         """A constant, which is one event however often it is read, at the line that first did."""
         key = id(x), place
         value = self._literals.get(key)
@@ -373,7 +373,7 @@ class Stepping:
         return carried
 
     @staticmethod
-    def run_silently(closed: jex.ClosedJaxpr, operands: Sequence[Value]) -> Any:
+    def run_silently(closed: jex.ClosedJaxpr, operands: Sequence[Value]) -> jax.Array:
         """The first result of a jaxpr."""
         return jex.jaxpr_as_fun(closed)(*[x.array for x in operands])[0]
 
@@ -552,7 +552,7 @@ def _last_uses(jaxpr: jex.Jaxpr) -> dict[int, list[Any]]:
     return last
 
 
-def _is_var(v: Any) -> bool:
+def _is_var(v: object) -> bool:
     return not isinstance(v, jex.Literal)
 
 

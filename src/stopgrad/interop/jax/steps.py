@@ -28,7 +28,7 @@ from stopgrad.ops.elementwise.convert import Cast
 from stopgrad.ops.gates.custom import CustomGradient, Untraced
 from stopgrad.ops.structural.sources import Const
 
-Rule = Callable[..., object]
+Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
 """The rules by the names of primitives."""
 ANY = "*"
@@ -125,7 +125,7 @@ def rule(*names: str, keys: bool = False) -> Callable[[Rule], Rule]:
     return register
 
 
-def plain(functions: Mapping[str, Callable[..., Output]]) -> None:
+def plain(functions: Mapping[str, Callable[..., Any]]) -> None:
     """Register functions that take the operands alone."""
     RULES.update({name: _ignoring(function) for name, function in functions.items()})
 
@@ -171,7 +171,7 @@ def unconnected(x: Output) -> Output:
     return op.outputs[0]
 
 
-def uniform(x: Output) -> Output:
+def uniform(x: Output) -> Any:
     """The number that all elements equal, if that is known without computing; else None."""
     while (i := _spread(x)) is not None:
         x = x.op.inputs[i]

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import traceback
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -253,7 +254,7 @@ def _is_asked(path: Sequence[Any], asked: Collection[int]) -> bool:
 
 def _program(
     what: str,
-    f: Callable[..., object],
+    f: Callable[..., Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
     level: int,
@@ -328,12 +329,12 @@ def _staying_and_traced(
 
 
 def _rebuilding(
-    spec: Any, fixed: dict[int, Any], total: int
+    spec: object, fixed: dict[int, Any], total: int
 ) -> tuple[list[int], Callable[[Sequence[Any]], Any]]:
     """Which of the results are arrays, and what turns their values into what the function returns."""
     arrays = [i for i in range(total) if i not in fixed]
 
-    def rebuild(values: Sequence[Any]) -> Any:
+    def rebuild(values: Sequence[Any]) -> object:
         everything = dict(fixed) | dict(zip(arrays, values, strict=True))
         return jax.tree_util.tree_unflatten(spec, [everything[i] for i in range(total)])
 
@@ -355,15 +356,15 @@ def _position(path: Sequence[Any]) -> int | None:
     return None if by_keyword.idx else int(which.idx)
 
 
-def _value(x: object) -> Any:
+def _value(x: object) -> object:
     """A leaf of the arguments as JAX takes it: of a variable of Keras, its value."""
     return x.value if keras.is_variable(x) else x  # type: ignore[attr-defined]
 
 
 def _with_variables(
     what: str,
-    f: Callable[..., object],
-    flat: Callable[..., object],
+    f: Callable[..., Any],
+    flat: Callable[..., Any],
     inputs: list[Any],
     within: bool,
     around: object,
@@ -398,7 +399,7 @@ def _with_variables(
     return closed, with_values, variables
 
 
-def _afresh() -> Any:
+def _afresh() -> AbstractContextManager[object]:
     """A context in which JAX traces functions again that it has traced before, as those that are jitted.
 
     What they read besides their arguments would be what it was then. The mark belongs to what JAX keeps its
@@ -438,7 +439,7 @@ def _traced(
     leaves: Sequence[Any],
     within: bool,
     decides: bool = False,
-) -> Any:
+) -> jex.ClosedJaxpr:
     function = decided(flat, leaves) if decides else None
     try:
         closed = jax.make_jaxpr(function or flat)(*[_stand_in(x) for x in leaves])
@@ -464,7 +465,7 @@ def _traced(
     return closed
 
 
-def _constant(x: Any) -> Any:
+def _constant(x: object) -> Any:
     """A constant in place of a value of a trace around: zeros, for keys those of the seed zero."""
     if not isinstance(x, jax.core.Tracer):
         return x
@@ -474,7 +475,7 @@ def _constant(x: Any) -> Any:
         return jnp.broadcast_to(jax.random.key(0, impl=str(jax.random.key_impl(x))), x.shape)
 
 
-def _stand_in(x: object) -> Any:
+def _stand_in(x: object) -> object:
     if isinstance(x, jax.ShapeDtypeStruct) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
         return x
     if isinstance(x, (jax.Array, np.ndarray, np.generic)):

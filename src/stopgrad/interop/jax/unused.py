@@ -66,7 +66,7 @@ def _variables(eqn: jex.JaxprEqn) -> list[Any]:
     return [v for v in eqn.invars if not isinstance(v, jex.Literal)]
 
 
-def _last_from(v: Any, dead: Sequence[Any]) -> Any:
+def _last_from(v: object, dead: Sequence[Any]) -> jex.JaxprEqn | None:
     """The last of these equations that depends on a variable, or None."""
     reached, last = {v}, None
     for eqn in dead:
@@ -76,7 +76,7 @@ def _last_from(v: Any, dead: Sequence[Any]) -> Any:
     return last
 
 
-def _instead(closed: jex.ClosedJaxpr, live: Sequence[Any], value: Any) -> Any:
+def _instead(closed: jex.ClosedJaxpr, live: Sequence[Any], value: Any) -> jex.JaxprEqn | None:
     """The first equation with a constant equal to an argument whose elements are not all the same."""
     if isinstance(value, jax.ShapeDtypeStruct) or np.size(value) < 2:
         return None
@@ -90,6 +90,6 @@ def _instead(closed: jex.ClosedJaxpr, live: Sequence[Any], value: Any) -> Any:
     return next((eqn for eqn in live if not twins.isdisjoint(_variables(eqn))), None)
 
 
-def _equal(array: Any, other: Any) -> bool:
+def _equal(array: object, other: object) -> bool:
     a, b = np.asarray(array), np.asarray(other)
     return bool((a != a.flat[0]).any()) and np.array_equal(a, b)

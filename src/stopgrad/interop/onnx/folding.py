@@ -12,6 +12,7 @@ from stopgrad.base.types import DType
 from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Rule, dtype_of_code
 from stopgrad.interop.shared.folding import (
     COMMON,
+    Fold,
     Unknown,
     chosen,
     computed,
@@ -89,11 +90,13 @@ def _concat(node: Call, *xs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([x.astype(object) for x in xs], axis=node.attribute("axis"))
 
 
-def _unsqueeze(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any]) -> Any:
+def _unsqueeze(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.expand_dims(x, tuple(axes.reshape(-1).tolist()))
 
 
-def _squeeze(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
+def _squeeze(
+    node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None
+) -> np.ndarray[Any, Any]:
     return np.squeeze(x, None if axes is None else tuple(axes.reshape(-1).tolist()))
 
 
@@ -102,12 +105,14 @@ def _reshape(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -
     return x.reshape(sizes)
 
 
-def _expand(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> Any:
+def _expand(node: Call, x: np.ndarray[Any, Any], shape: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(map(int, shape))))
 
 
-def _reduced(pair: Callable[..., object]) -> Any:
-    def fold(node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None) -> Any:
+def _reduced(pair: Callable[..., Any]) -> Any:
+    def fold(
+        node: Call, x: np.ndarray[Any, Any], axes: np.ndarray[Any, Any] | None = None
+    ) -> np.ndarray[Any, Any]:
         named = node.attribute("axes") if axes is None else axes.reshape(-1).tolist()
         if not named and node.attribute("noop_with_empty_axes", 0):
             return x
@@ -118,13 +123,13 @@ def _reduced(pair: Callable[..., object]) -> Any:
 
 def _scatter(
     node: Call, x: np.ndarray[Any, Any], indices: np.ndarray[Any, Any], updates: np.ndarray[Any, Any]
-) -> Any:
+) -> np.ndarray[Any, Any]:
     if node.attribute("axis", 0) not in (0, -1) or node.attribute("reduction", "none") != "none":
         raise Unknown
     return updated(x, indices, updates)
 
 
-FOLDS: dict[str, Any] = {
+FOLDS: dict[str, Fold] = {
     **COMMON,
     "Cast": lambda node, x: numbers_as(x, dtype_of_code(node.attribute("to"))),
     "Floor": same,

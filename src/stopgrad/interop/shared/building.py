@@ -69,7 +69,7 @@ class Building:
     def __init__(self) -> None:
         self.refusals: list[Refusal] = []
         self.drawn = 0
-        self.random_key: Any = None
+        self.random_key: sg.Output | None = None
 
     def attempted(self, what: str, compute: Callable[[], Sequence[Any]]) -> Any:
         """What *compute* returns for a node; ``FAILED``, and a refusal, if the node cannot be translated."""
@@ -93,7 +93,7 @@ class Building:
         finally:
             del self.refusals[before:]
 
-    def new_key(self) -> Any:
+    def new_key(self) -> sg.Output:
         """A random key that no other node has."""
         if self.random_key is None:
             raise Refused("it draws random numbers, and this model has no key for them")
@@ -125,12 +125,12 @@ class Building:
             x.output = sg.constant(x.array, x.dtype)
         return x.output
 
-    def _sizes(self, x: Known) -> Any:
+    def _sizes(self, x: Known) -> sg.Output:
         parts = [_size(size, x.dtype) for size in x.array.reshape(-1).tolist()]
         return parts[0] if not x.ndim else sg.reshape(sg.stack(parts), x.shape)
 
 
-def _size(size: Size, dtype: DType | None) -> Any:
+def _size(size: Size, dtype: DType | None) -> sg.Output:
     """A size as a scalar."""
     if isinstance(size, sg.Dim):
         return emit(REGISTRY["Size"], (), (size, dtype), "", default_graph()).outputs[0]

@@ -88,7 +88,7 @@ def along(values: sg.Output | NumpyArray, axis: int, ndim: int) -> Tensor:
 
 
 def pulled(
-    forward: Callable[..., sg.Output | tuple[sg.Output, ...]],
+    forward: Callable[..., Tensor],
     operands: Sequence[Tensor],
     cotangents: Sequence[Tensor],
 ) -> list[sg.Output]:

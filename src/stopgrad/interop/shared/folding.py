@@ -62,13 +62,15 @@ def _is_plain(op: sg.Operation) -> bool:
 # ----------------------------------------------------------------------------------------------- symbolic
 
 
+Fold = Callable[..., np.ndarray[Any, Any] | list[np.ndarray[Any, Any]]]
+"""What a node makes of arrays of sizes."""
+
+
 class Unknown(Exception):  # noqa: N818 - says that nothing is folded
     """The result for symbolic sizes is no size."""
 
 
-def symbolic(
-    node: Call, fold: Callable[..., object], operands: Sequence[Any], dtype: DType | None
-) -> Sequence[Known] | None:
+def symbolic(node: Call, fold: Fold, operands: Sequence[Any], dtype: DType | None) -> Sequence[Known] | None:
     """The results of a node for symbolic sizes, if they are sizes again."""
     if dtype is None:
         return None
@@ -81,7 +83,7 @@ def symbolic(
     return values if all(y.array.size <= LARGEST for y in values) else None
 
 
-def each(function: Callable[..., object]) -> Callable[[Any, Any, Any], Any]:
+def each(function: Callable[..., object]) -> Callable[..., np.ndarray[Any, Any]]:
     """A fold that applies a function to each element."""
     apply = np.frompyfunc(lambda *xs: function(*map(whole, xs)), 2, 1)
     return lambda node, x, y: apply(x.astype(object), y.astype(object))
@@ -96,14 +98,14 @@ def whole(x: Number) -> Dim | bool | complex | int:
     return int(x)
 
 
-def quotient(a: Size, b: Size) -> Any:
+def quotient(a: Size, b: Size) -> Size:
     """Truncating division of integers; for sizes, which are not negative, it is ``//``."""
     if not (is_natural(a) and is_natural(b)):
         raise Unknown
     return a // b
 
 
-def remainder(a: Size, b: Size) -> Any:
+def remainder(a: Size, b: Size) -> Size:
     if not (is_natural(a) and is_natural(b)):
         raise Unknown
     return a % b
@@ -143,7 +145,7 @@ def divided(node: Call, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> Any
     return each(quotient)(node, x, y)
 
 
-def many(pair: Callable[..., object]) -> Any:
+def many(pair: Callable[..., Any]) -> Any:
     """A fold of any number of operands, from a function of two."""
 
     def fold(node: Call, first: np.ndarray[Any, Any], *more: np.ndarray[Any, Any]) -> Any:
@@ -204,7 +206,7 @@ def not_negative(node: Call, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x
 
 
-COMMON: dict[str, Callable[..., object]] = {
+COMMON: dict[str, Fold] = {
     "Identity": same,
     "Abs": not_negative,
     "Relu": not_negative,

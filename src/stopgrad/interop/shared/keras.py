@@ -10,6 +10,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from stopgrad.base.errors import ArgumentError
@@ -51,7 +52,7 @@ def plain(x: Any) -> Any:
     return getattr(x, "_value", x)
 
 
-def held_by(optimizer: Any) -> list[Any]:
+def held_by(optimizer: object) -> list[Any]:
     """The variables that an optimizer of Keras was built for; none before that."""
     return list(getattr(optimizer, "_trainable_variables", ()))
 
@@ -151,7 +152,7 @@ class Read:
         self.variables: dict[int, Any] = {}
 
 
-def scope(values: Iterable[tuple[Any, Any]] = (), read: Read | None = None) -> Any:
+def scope(values: Iterable[tuple[Any, Any]] = (), read: Read | None = None) -> AbstractContextManager[object]:
     """A context in which variables have given values, and assignments change nothing.
 
     Args:
@@ -163,7 +164,7 @@ def scope(values: Iterable[tuple[Any, Any]] = (), read: Read | None = None) -> A
     class Scope(base):  # type: ignore[misc]
         """Keras' own, which also gives the values of other variables, as code that asks it for them needs."""
 
-        def get_current_value(self, variable: Any) -> Any:
+        def get_current_value(self, variable: Any) -> object:
             value = super().get_current_value(variable)
             if value is not None:
                 return value
@@ -226,7 +227,7 @@ def _is_default(method: Any) -> bool:
 # ---------------------------------------------------------------------------------------- a step of fit
 
 
-def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[..., object]) -> Any:
+def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[..., object]) -> object:
     """A callback for ``model.fit``, whose batches are the steps of a monitor.
 
     The train function of the model is replaced for each batch that is sampled, and put back as soon as it is
@@ -248,7 +249,7 @@ def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[...
     class MonitorCallback(base):  # type: ignore[misc]
         """Samples batches of training."""
 
-        def on_train_begin(self, logs: Any = None) -> None:
+        def on_train_begin(self, logs: object = None) -> None:
             begin(self.model)
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
@@ -258,7 +259,7 @@ def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[...
             model = self.model
             original = model.train_function
 
-            def sampled(*args: object) -> Any:
+            def sampled(*args: object) -> object:
                 model.train_function = original
                 return run(model, original, *args)
 
@@ -269,7 +270,7 @@ def fit_callback(monitor: Any, begin: Callable[[Any], object], run: Callable[...
 
 def current(
     model: Any, trainable: Iterable[Any], others: Iterable[Any], optimizing: Iterable[Any] = ()
-) -> Any:
+) -> AbstractContextManager[object]:
     """A context in which variables of a model, and of its optimizer, have the values that ``fit`` keeps."""
     return scope(
         [
@@ -280,7 +281,7 @@ def current(
     )
 
 
-def unpacked(batch: Any) -> tuple[Any, Any, Any]:
+def unpacked(batch: object) -> tuple[Any, Any, Any]:
     """What a batch of ``fit`` has: ``x``, ``y`` and weights of samples, of which the last two may be None."""
     parts: tuple[Any, Any, Any] = loaded().utils.unpack_x_y_sample_weight(batch)
     return parts

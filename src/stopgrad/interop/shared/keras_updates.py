@@ -9,11 +9,12 @@ from typing import Any
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.updates import Comparing, Step
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.unseen import unseen
 
 
-def optimizer_in(x: Any) -> Any:
+def optimizer_in(x: object) -> Any:
     """An optimizer of Keras, or that of a compiled model; None for anything else."""
     if keras.is_optimizer(x):
         return x
@@ -21,7 +22,7 @@ def optimizer_in(x: Any) -> Any:
 
 
 def steps_of(
-    what: str, optimizer: Any, xs: Mapping[str, Any], gradients: Mapping[str, Any]
+    what: str, optimizer: object, xs: Mapping[str, Any], gradients: Mapping[str, Any]
 ) -> dict[str, Step]:
     """What updates do to variables of Keras, by their names.
 
@@ -68,7 +69,7 @@ def _is_real(v: Any) -> bool:
     return "float" in str(v.dtype)
 
 
-def _array(ops: Any, g: Any) -> Any:
+def _array(ops: Any, g: Any) -> NumpyArray:
     """A value as an array; of a gradient of slices, such as an embedding has, their values."""
     value = g.value if keras.is_variable(g) else g.values if hasattr(g, "dense_shape") else g
     with warnings.catch_warnings():  # Of NumPy about TensorFlow's arrays.

@@ -30,7 +30,7 @@ class Lifetime(weakref.ref[Any]):
 
     __slots__ = ("_undo", "end")
 
-    def __new__(cls, what: Any) -> Lifetime:
+    def __new__(cls, what: object) -> Lifetime:
         return super().__new__(cls, what, operator.methodcaller("end"))
 
     def __init__(self, what: Any) -> None:

@@ -281,7 +281,7 @@ def subject_values(event: Made) -> list[Any]:
     ]
 
 
-def _element_value(x: Any, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
+def _element_value(x: object, index: tuple[int, ...], shape: tuple[int, ...] | None) -> float | None:
     array = np.asarray(x)
     if array.ndim == 0:
         value = array.item()

@@ -266,7 +266,7 @@ def _involved(events: Events, ends: Iterable[Sequence[int]]) -> set[int]:
     return involved
 
 
-def _subject(event: Made) -> Any:
+def _subject(event: Made) -> object:
     """The user's operation: itself, or what it differentiates."""
     return event.key if event.forward is None else event.forward.key
 
@@ -360,7 +360,7 @@ def input_of(
     )
 
 
-def element(x: Array, index: tuple[int, ...], shape: tuple[int, ...] | None) -> Any:
+def element(x: Array, index: tuple[int, ...], shape: tuple[int, ...] | None) -> float | None:
     """The element of an operand that belongs to an element of a result; None if shapes do not agree."""
     try:
         value = np.broadcast_to(x, x.shape if shape is None else shape)[index]

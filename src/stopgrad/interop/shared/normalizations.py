@@ -111,7 +111,7 @@ def unbiased(var: sg.Output, x: sg.Output, axis: int = 1) -> sg.Output:
     return sg.multiply(var, sg.realdiv(count, sg.maximum(sg.subtract(count, one), one)))
 
 
-def moved(old: sg.Output, new: sg.Output, momentum: float) -> Any:
+def moved(old: sg.Output, new: sg.Output, momentum: float) -> sg.Output:
     """A running statistic after a step: momentum · old + (1 - momentum) · new."""
     old_part = sg.multiply(old, brought(momentum, old.dtype))
     return sg.add(old_part, sg.multiply(brought(new, old.dtype), brought(1.0 - momentum, old.dtype)))

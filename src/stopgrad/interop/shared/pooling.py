@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import Refused, bounded, brought, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.slices import padded
@@ -87,17 +88,22 @@ class Windows:
             )
         ]
 
-    def pooled(self, function: Callable[..., object], x: sg.Output, around: Any = None) -> Any:
+    def pooled(
+        self,
+        function: Callable[..., sg.Output],
+        x: sg.Output,
+        around: Sequence[tuple[Size, Size]] | str | None = None,
+    ) -> sg.Output:
         """x pooled by a function of ours; to the mean of a window its padding does not count."""
         padding = self.wide if around is None else around
         options = {"data_format": self.layout, "dilations": list(self.dilation)}
         return function(x, list(self.window), list(self.stride), padding, **options)
 
-    def means(self, x: sg.Output) -> Any:
+    def means(self, x: sg.Output) -> sg.Output:
         """The means of the windows of x, in which all zeros around it count."""
         return self.pooled(sg.avg_pool, padded(x, [(0, 0), (0, 0), *self.wide]), "VALID")
 
-    def padded_means(self, x: sg.Output, what: str) -> Any:
+    def padded_means(self, x: sg.Output, what: str) -> sg.Output:
         """The means of the windows of x, in which the zeros of its pads count, and none beyond."""
         y = self.means(x)
         if self.wide == self.pads:
@@ -139,7 +145,9 @@ def max_places(x: sg.Output, windows: Sequence[Any], turned: bool = False) -> sg
     return sg.squeeze(sg.take_along_axis(wide, best, x.ndim - 1), -1)
 
 
-def _shares(windows: Sequence[Any], sizes: Sequence[int], margins: Sequence[tuple[int, int]]) -> Any:
+def _shares(
+    windows: Sequence[Any], sizes: Sequence[int], margins: Sequence[tuple[int, int]]
+) -> np.ndarray[Any, Any]:
     """The factor for the sum of each window that makes it the mean of the elements that count.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import along, bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
+
+U = TypeVar("U", sg.Output, np.ndarray[Any, Any])
 
 Weights = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 """Which old pixels make up each new one, and their weights: both [new, old ones]."""
@@ -132,7 +134,7 @@ class Sampling:
         return sg.where(sg.expand_dims(valid, 1), pixels, brought(0, self.dtype))
 
 
-def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> Any:
+def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: bool) -> sg.Output:
     """Pixels at the positions in a grid, by interpolation.
 
     Args:
@@ -155,7 +157,7 @@ def grid_sampled(x: sg.Output, grid: sg.Output, mode: int, padding: int, align: 
     return between(sampling, places)
 
 
-def between(sampling: Sampling, places: Sequence[Any]) -> Any:
+def between(sampling: Sampling, places: Sequence[sg.Output]) -> sg.Output:
     """Linear interpolation between the pixels around each position; those outside are 0."""
     return sg.add_n(corners(sampling, places))
 
@@ -176,7 +178,7 @@ def corners(sampling: Sampling, places: Sequence[Any]) -> list[Any]:
     return parts
 
 
-def _cubic_sampled(sampling: Sampling, places: Sequence[Any]) -> Any:
+def _cubic_sampled(sampling: Sampling, places: Sequence[sg.Output]) -> sg.Output:
     first = [sg.stop_gradient(sg.floor(place)) for place in places]
     weights = [cubic_weights(place - low) for place, low in zip(places, first, strict=True)]
     parts = []

@@ -25,7 +25,7 @@ class Call(Protocol):
     def location(self) -> Location | None:
         """The user's line."""
 
-    def explain(self, xs: Any) -> Flow:
+    def explain(self, xs: object) -> Flow:
         """The report on those of these parameters that the call was asked for, by their names."""
 
 

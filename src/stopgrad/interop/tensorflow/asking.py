@@ -152,12 +152,12 @@ def arguments_of(f: Callable[..., object], args: Sequence[Any], kwargs: Mapping[
 
 @guarded("assert_held")
 def assert_held(
-    f: Callable[..., object],
-    *args: object,
-    optimizer: tf.keras.Optimizer,
+    f: Callable[..., Any],
+    *args: Any,
+    optimizer: Any,
     model: Asked | None = None,
     only: Names | None = None,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> None:
     """Raise if an update of an optimizer moves any of some variables.
 
@@ -188,7 +188,7 @@ def assert_held(
 
 
 @guarded("assert_flows")
-def assert_flows(loss: Any, xs: Asked, only: Names | None = None) -> None:
+def assert_flows(loss: object, xs: Asked, only: Names | None = None) -> None:
     """Raise unless gradients of a loss arrive at variables or tensors.
 
     Args:
@@ -218,7 +218,7 @@ def assert_flows(loss: Any, xs: Asked, only: Names | None = None) -> None:
 
 
 @guarded("assert_blocked")
-def assert_blocked(loss: Any, xs: Asked, by: Names | None = None) -> None:
+def assert_blocked(loss: object, xs: Asked, by: Names | None = None) -> None:
     """Raise if a gradient of a loss arrives at any of some variables or tensors.
 
     Args:
@@ -242,7 +242,7 @@ def assert_blocked(loss: Any, xs: Asked, by: Names | None = None) -> None:
     blocked_or_raise("assert_blocked", flow, list(flow), by)
 
 
-def report_on(what: str, loss: Any, xs: Asked | None) -> Flow:
+def report_on(what: str, loss: object, xs: Asked | None) -> Flow:
     """The report of the watch that saw a loss.
 
     Raises:

@@ -123,7 +123,7 @@ class Live:
             raise GraphError(f"{self.name} returns no tensor; return what it computes")
         return {name: reference(x.name, self.name) for name, x in zip(names, outputs, strict=True)}
 
-    def rebuilt(self, ys: Sequence[Any]) -> Any:
+    def rebuilt(self, ys: Sequence[Any]) -> object:
         """The results in the structure in which the function returns them."""
         nest = tensorflow().nest
         tensors = iter(ys)
@@ -233,13 +233,13 @@ def _mark(op: tf.Operation) -> str | None:
         return None
 
 
-def _of_handle(handle: tf.Tensor) -> Any:
+def _of_handle(handle: Any) -> Any:
     """The value of the variable behind a handle; None if it is the handle of something else."""
     data = getattr(handle, "_handle_data", None)
     if data is None or not data.is_set or len(data.shape_and_type) != 1:
         return None
     try:
-        read: Callable[..., object] = tensorflow().raw_ops.ReadVariableOp
+        read: Callable[..., Any] = tensorflow().raw_ops.ReadVariableOp
         return read(resource=handle, dtype=data.shape_and_type[0].dtype).numpy()
     except tensorflow().errors.OpError:
         return None

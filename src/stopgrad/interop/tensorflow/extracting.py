@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stopgrad.base.errors import FileError
 from stopgrad.interop.tensorflow.messages import AttrValue
 from stopgrad.interop.tensorflow.nodes import Argument, Body, Node, Source
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 
 class Part(NamedTuple):
@@ -69,7 +72,7 @@ def extracted(
     return Part(part, outputs)
 
 
-def function_attribute(*names: str) -> Any:
+def function_attribute(*names: str) -> Message:
     """An attribute that names a function, or several."""
     attribute = AttrValue()
     if len(names) == 1:
@@ -80,7 +83,7 @@ def function_attribute(*names: str) -> Any:
     return attribute
 
 
-def types(count: int) -> Any:
+def types(count: int) -> Message:
     """An attribute that lists so many types."""
     attribute = AttrValue()
     attribute.list.type.extend([0] * count)

@@ -101,7 +101,7 @@ def _split(node: Call, axis: Array, x: Array) -> list[np.ndarray[Any, Any]]:
     return np.split(x, node.attribute("num_split"), axis=int(axis))
 
 
-def _reduced(pair: Callable[..., object]) -> Any:
+def _reduced(pair: Callable[..., Any]) -> Any:
     def fold(node: Call, x: Array, axes: Array) -> np.ndarray[Any, Any]:
         return reduced(pair, x, axes.reshape(-1).tolist(), node.attribute("keep_dims", False))
 

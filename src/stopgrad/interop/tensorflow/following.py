@@ -207,12 +207,12 @@ class Followed:
     def differentiating(self, lookup: Callable[[str], Any]) -> Callable[[str], Any]:
         """In place of the search for a gradient function: while it runs, its operation is known."""
 
-        def wrapped(name: str) -> Any:
+        def wrapped(name: str) -> object:
             function = lookup(name)
             if function is None:
                 return None
 
-            def gradient(op: tf.Operation, *gradients: object) -> Any:
+            def gradient(op: tf.Operation, *gradients: object) -> object:
                 self._inside.append((name, op))
                 try:
                     return function(op, *gradients)

@@ -50,7 +50,7 @@ def _all_prevented(node: Call, rule: Rule, message: str) -> list[Any]:
     return [_prevented(node, node.tensor(y), message) for y in ys]
 
 
-def _prevented(node: Call, y: Any, message: str) -> Any:
+def _prevented(node: Call, y: Any, message: str) -> sg.Output:
     carries = isinstance(y, sg.Output) and y.dtype.is_differentiable
     return gated(node, sg.prevent_gradient, y, message) if carries else y
 

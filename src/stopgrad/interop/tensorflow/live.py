@@ -51,7 +51,7 @@ class Traced:
     graph: tf.Graph
     name: str
 
-    def __init__(self, graph: tf.Graph, name: str, owner: object = None) -> None:
+    def __init__(self, graph: Any, name: str, owner: object = None) -> None:
         self.graph, self.name = graph, name
         self.paths: dict[int, str] = {}
         self.frozen: set[int] = set()
@@ -82,7 +82,7 @@ def _variables(owner: object) -> Sequence[Any]:
     return variables
 
 
-def traced(source: Any, inputs: Sequence[Any] | Mapping[str, Any] | None) -> Traced:
+def traced(source: object, inputs: Sequence[Any] | Mapping[str, Any] | None) -> Traced:
     """Have TensorFlow trace something of a running program.
 
     Args:
@@ -150,7 +150,7 @@ def _specs_of(model: Any) -> list[Any]:
 
 def _graph_of(
     source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] | None, signature: Any = None
-) -> Any:
+) -> tf.Graph:
     """The graph of a function, which may have the signature of another one."""
     tf = tensorflow()
     if inputs is not None and not isinstance(inputs, (list, tuple, Mapping)):
@@ -164,7 +164,7 @@ def _graph_of(
         args, kwargs = _arguments_of(source, name, inputs)
         leaves, structure = _split(args, kwargs, _names_of(signature or source))
 
-        def program(*tensors: object) -> Any:
+        def program(*tensors: object) -> object:
             values = iter(tensors)
             parts = [next(values) if isinstance(leaf, tf.TensorSpec) else leaf for leaf in leaves]
             args, kwargs = tf.nest.pack_sequence_as(structure, parts)
@@ -182,7 +182,7 @@ def _graph_of(
 
 
 def _arguments_of(
-    source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] | None
+    source: object, name: str, inputs: Sequence[Any] | Mapping[str, Any] | None
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a call."""
     if isinstance(inputs, Mapping):
@@ -208,7 +208,7 @@ def _parameters_of(source: Any) -> list[inspect.Parameter]:
         return []
 
 
-def _names_of(source: Any) -> list[str]:
+def _names_of(source: object) -> list[str]:
     """The names of positional parameters."""
     parameters = _parameters_of(source)
     return [
@@ -231,7 +231,7 @@ def _split(args: list[Any], kwargs: dict[str, Any], names: Sequence[str]) -> tup
     return leaves, structure
 
 
-def _specified(leaf: Any, name: str, names_taken: set[str]) -> Any:
+def _specified(leaf: Any, name: str, names_taken: set[str]) -> object:
     """A tensor's specification, or what is part of the program as it is."""
     tf = tensorflow()
     if isinstance(leaf, tf.Variable) or not (isinstance(leaf, tf.TensorSpec) or hasattr(leaf, "__array__")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from stopgrad.interop.tensorflow.translating import (
     Translator,
     most_nodes,
 )
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that is loaded if none is named."""
@@ -227,7 +230,7 @@ class _Loading:
             raise ArgumentError(f"outputs are names of nodes, each once, not {shorten(outputs)}")
         return feeds, {name: self._source(name) for name in names}
 
-    def _signature(self, signature: str | None) -> Any:
+    def _signature(self, signature: str | None) -> Message:
         signatures = {
             name: definition
             for name, definition in self.source.meta.signature_def.items()
@@ -350,7 +353,7 @@ class _Loading:
         with Inside(prefix=scope_from(head)):
             return sg.placeholder(dtype, list(shape), name=last or "input")
 
-    def _fixed(self, node: Node, name: str, value: Any) -> Known:
+    def _fixed(self, node: Node, name: str, value: object) -> Known:
         """The value to which an input is fixed."""
         dtype, shape = self._declared(node, name)
         array = as_array(value, dtype if isinstance(value, (int, float, bool, list, tuple)) else None)
@@ -405,7 +408,7 @@ class _Loading:
                     waiting += self.library.order(self.library.body(name))
         return False
 
-    def _output(self, translator: Translator, name: str, y: Any) -> sg.Output:
+    def _output(self, translator: Translator, name: str, y: object) -> sg.Output:
         try:
             output = translator.tensor(y)
         except Refused as error:

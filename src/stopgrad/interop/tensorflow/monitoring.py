@@ -25,12 +25,7 @@ class TensorflowMonitor(Monitor):
     """
 
     def __init__(
-        self,
-        model: Asked,
-        only: Names | None,
-        every: int,
-        to: object,
-        optimizer: tf.keras.Optimizer | None = None,
+        self, model: Asked, only: Names | None, every: int, to: object, optimizer: Any = None
     ) -> None:
         super().__init__(every, to)
         self._model, self._only, self._optimizer = model, only, optimizer
@@ -82,7 +77,7 @@ class TensorflowMonitor(Monitor):
         if verdicts:  # Else nothing was differentiated: the next step is sampled in its place.
             self._take(verdicts)
 
-    def keras_callback(self) -> Any:
+    def keras_callback(self) -> object:
         """A callback for ``fit`` of the Keras model that is monitored: its steps are the batches.
 
         Keras compiles its step as a whole, into which nothing looks. So the gradient of a sampled batch is
@@ -115,7 +110,7 @@ class TensorflowMonitor(Monitor):
 
         return keras.fit_callback(self, begin, run)
 
-    def _ask(self, batch: Any) -> None:
+    def _ask(self, batch: object) -> None:
         loss, model = keras.fit_loss("monitor", self._model), self._model
         results_of = model.distribute_strategy.experimental_local_results
         first = tf.nest.map_structure(
@@ -136,7 +131,7 @@ def monitor(
     model: Asked,
     *,
     every: int = 100,
-    to: Any = None,
+    to: object = None,
     only: Names | None = None,
     optimizer: tf.keras.Optimizer | None = None,
 ) -> TensorflowMonitor:

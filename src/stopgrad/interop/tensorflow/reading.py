@@ -6,7 +6,7 @@ import math
 import os
 import stat
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +21,9 @@ from stopgrad.interop.tensorflow.capturing import Live
 from stopgrad.interop.tensorflow.live import is_live, traced
 from stopgrad.interop.tensorflow.messages import TYPE_NAMES, GraphDef, SavedModel
 from stopgrad.interop.tensorflow.nodes import Function
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 MODEL = "saved_model.pb"
 """The file of a SavedModel's folder that holds its graph."""
@@ -109,7 +112,7 @@ def _content(path: str, largest: int, follow: bool = True) -> bytes:
         return file.read(largest + 1)[:largest]
 
 
-def _graph(content: bytes, name: str) -> Any:
+def _graph(content: bytes, name: str) -> Message:
     return _sound(_parsed(GraphDef(), content, name), name)
 
 
@@ -121,7 +124,7 @@ def _parsed(message: Any, content: bytes, name: str) -> Any:
     return message
 
 
-def _parsed_text(message: Any, content: bytes, name: str) -> Any:
+def _parsed_text(message: object, content: bytes, name: str) -> Message:
     try:
         text_format.Parse(content, message, allow_unknown_extension=True, allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:
@@ -240,7 +243,7 @@ def array_from(tensor: Any, what: str) -> np.ndarray[Any, Any]:
     )
 
 
-def _stored(tensor: Any, name: str, what: str) -> np.ndarray[Any, Any]:
+def _stored(tensor: object, name: str, what: str) -> np.ndarray[Any, Any]:
     """The values in the field for the tensor's type."""
     stored = getattr(tensor, _FIELDS[name])
     if name == "DT_STRING":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import stopgrad as sg
 from stopgrad.base.errors import EngineError
@@ -20,6 +20,9 @@ from stopgrad.interop.tensorflow.writing.rules import CURES, OTHERS, WRITERS, re
 from stopgrad.ops.gates.custom import CustomGradient
 from stopgrad.ops.gates.stopping import Gate
 from stopgrad.rewrite import fold, merge, rewrite, simplify
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 LARGEST = 2**31 - 2**20
 """The largest graph, in bytes, that is written; the format is limited to 2 GiB."""
@@ -78,7 +81,7 @@ def _bytes(graph: Any) -> bytes:
     return content
 
 
-def _graph(outputs: Wanted, inputs: Given, values: Values) -> Any:
+def _graph(outputs: Wanted, inputs: Given, values: Values) -> Message:
     xs, ys, stored = asked(outputs, inputs, "graph")
     everything = {**xs, **stored}
     done = rewrite([*ys.values()], [*everything.values()], (simplify, fold, merge))
@@ -119,7 +122,7 @@ class _Writing:
         self.names[x] = placeholder
         self.nodes.sizes.read(placeholder, x.shape)
 
-    def store(self, name: str, x: Output, value: Any) -> None:
+    def store(self, name: str, x: Output, value: object) -> None:
         """Write a parameter with its value."""
         self._check_type(x)
         constant = self.nodes.constant(value, name)

@@ -54,7 +54,7 @@ class Stops:
         """TensorFlow's function is replaced while this lasts."""
         original = tf.stop_gradient
 
-        def stop_gradient(input: Any, name: Any = None) -> Any:
+        def stop_gradient(input: object, name: object = None) -> object:
             is_own = kind_of(sys._getframe(1).f_code.co_filename) == OWN
             if is_own and self._opens is not None and self._opens(here()):
                 return tf.identity(input, name)
@@ -106,7 +106,7 @@ class Posed:
     def __init__(
         self,
         what: str,
-        f: Callable[..., object],
+        f: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         holds: bool = True,
@@ -171,6 +171,6 @@ class Posed:
             variable.assign(value)
 
 
-def to_numpy(x: Any) -> NumpyArray:
+def to_numpy(x: object) -> NumpyArray:
     """The values of a tensor, a variable, or what stands for the rows of one."""
     return np.asarray(tf.convert_to_tensor(x))

@@ -63,7 +63,7 @@ class _Call(NamedTuple):
     def location(self) -> Location | None:
         return self.call.location
 
-    def explain(self, xs: Any) -> Flow:
+    def explain(self, xs: object) -> Flow:
         asking = self.call._asking
         recorder = self.seen._recorder
         return explained("explain", recorder, asking.losses, self.subjects, None, asking)

@@ -31,7 +31,7 @@ def steps_of(
     return keras_updates.steps_of(what, optimizer, variables, {name: arrived[name][1] for name in variables})
 
 
-def keras_optimizer(what: str, optimizer: tf.keras.Optimizer) -> Any:
+def keras_optimizer(what: str, optimizer: tf.keras.Optimizer) -> tf.keras.Optimizer:
     """The optimizer of Keras that something is, or that of a compiled model.
 
     Raises:

@@ -102,7 +102,7 @@ class Watch(Block):
         return tuple([GradientCall(self._recorder, asking) for asking in self._recorder.askings])
 
     @guarded("explain")
-    def explain(self, loss: Any, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
+    def explain(self, loss: object, xs: Asked | None = None, *, only: Names | None = None) -> Flow:
         """Whether gradients of a loss made inside arrive, and if not, which lines end them.
 
         Args:
@@ -286,7 +286,7 @@ def named_in(what: str, xs: Asked) -> dict[str, Any]:
     return by_name
 
 
-def _below(what: str, prefix: str, x: Any) -> list[tuple[str, Any]]:
+def _below(what: str, prefix: str, x: object) -> list[tuple[str, Any]]:
     """The parts of a subject, by name."""
     if isinstance(x, Mapping):
         return [(_joined(prefix, str(key)), part) for key, part in x.items()]
@@ -310,7 +310,7 @@ def _joined(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
 
-def losses_in(what: str, loss: Any) -> list[Any]:
+def losses_in(what: str, loss: object) -> list[Any]:
     """The tensors that are differentiated.
 
     Raises:

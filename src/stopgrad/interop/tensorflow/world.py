@@ -16,7 +16,7 @@ from stopgrad.interop.tensorflow.nans import trace_nan as trace_nan
 from stopgrad.interop.tensorflow.training_checks import Training as Training
 
 
-def report(ys: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
+def report(ys: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Flow, str]:
     """The report on a function, a model or a loss, and a note on it."""
     if callable(ys) and not isinstance(ys, (tf.Tensor, tf.Variable)):
         return explain(ys, *args, **kwargs), ""

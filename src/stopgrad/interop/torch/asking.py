@@ -85,7 +85,7 @@ def explain(
         if not network.built:
             network(args[0])
 
-        def again() -> Any:
+        def again() -> object:
             with keras.scope():  # In which the model stays as it was.
                 return call(loss, f, *args)
     else:
@@ -130,7 +130,7 @@ def with_updates(
 
 def _steps(
     what: str,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Any,
     losses: Sequence[Any],
     again: Callable[[], Any],
     asked: Mapping[str, Any],
@@ -146,12 +146,12 @@ def _steps(
 
 @guarded("assert_held")
 def assert_held(
-    f: Callable[..., object],
-    *args: object,
-    optimizer: torch.optim.Optimizer,
+    f: Callable[..., Any],
+    *args: Any,
+    optimizer: Any,
     model: Asked | None = None,
     only: Names | None = None,
-    **kwargs: object,
+    **kwargs: Any,
 ) -> None:
     """Raise if an update of an optimizer moves any of some parameters.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -60,7 +60,7 @@ def set_aside(tensors: Sequence[Tensor]) -> Iterator[None]:
             x.grad = grad
 
 
-def _same_random_numbers() -> Any:
+def _same_random_numbers() -> AbstractContextManager[object]:
     """A context that leaves the generators of random numbers as they were."""
     cuda: Any = torch.cuda
     return torch.random.fork_rng(range(cuda.device_count()) if cuda.is_initialized() else ())

@@ -159,7 +159,7 @@ class Followed(internals.DispatchMode):
 
     # ---------------------------------------------------------------------------------- operations
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
         kwargs = kwargs or {}
         self.ran += 1
         name = _name(func)
@@ -179,7 +179,7 @@ class Followed(internals.DispatchMode):
             return result
         return result
 
-    def _take(self, name: str, inputs: Sequence[Tensor], place: RawLocation | None, node: Node) -> None:
+    def _take(self, name: str, inputs: Sequence[Tensor], place: RawLocation | None, node: Any) -> None:
         """Note by its node's number what an operation took that is going to be differentiated."""
         number = internals.next_node() - 1
         if node is None and number not in self._forwards:
@@ -257,7 +257,7 @@ class Followed(internals.DispatchMode):
     def _maker(
         self,
         name: str,
-        arguments: Any,
+        arguments: object,
         before: Sequence[Tensor],
         inputs: Sequence[Tensor],
         result: Array,
@@ -374,7 +374,7 @@ def _moved(func: Any, arguments: Any, marks: Sequence[Array], shape: tuple[int, 
     """Marks moved as an operation moves the elements of its operands."""
     rest: Iterator[Array] = iter(marks)
 
-    def replaced(x: Any) -> Any:
+    def replaced(x: object) -> object:
         if isinstance(x, torch.Tensor):
             mark = next(rest)
             if not (x.is_floating_point() or x.is_complex()):
@@ -400,7 +400,7 @@ def _axes(name: str, arguments: Any, count: int) -> tuple[int, ...] | None:
     return tuple([d % count for d in ([dims] if isinstance(dims, int) else dims)]) if count else ()
 
 
-def _number_in(arguments: Any) -> float | complex | None:
+def _number_in(arguments: object) -> float | complex | None:
     """The number that is infinite or NaN among what an operation is given itself; None for none."""
     for x in flatten(arguments)[0]:
         if isinstance(x, (float, complex)) and not math.isfinite(abs(x)):

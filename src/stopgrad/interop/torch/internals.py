@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
@@ -43,7 +43,7 @@ MISSING: dict[str, Need] = {}
 """What this release of PyTorch lacks."""
 
 
-def _need(path: str, purpose: str, default: Any, without: str = "", since: str = "2.9") -> Any:
+def _need(path: str, purpose: str, default: object, without: str = "", since: str = "2.9") -> Any:
     need = NEEDS[path] = Need(path, since, purpose, without)
     try:
         return attribute_at(path)
@@ -155,7 +155,7 @@ _switched: Any = getattr(
 )
 
 
-def is_switched(step: Any) -> bool:
+def is_switched(step: object) -> bool:
     """Whether the step of an optimizer is one of PyTorch's that switches gradients off."""
     while hasattr(step, "__code__"):
         if _switched is not None and step.__code__ in _switched.co_consts:
@@ -288,7 +288,7 @@ _saved_hook: Callable[[Any], Any] = (
 )
 
 
-def saved_by(node: Any) -> list[SavedBy]:
+def saved_by(node: object) -> list[SavedBy]:
     """The tensors that a node saved, without those that hooks (the user's, or a checkpoint's) have packed."""
     saved = []
     for attribute in dir(node):
@@ -306,7 +306,7 @@ def saved_by(node: Any) -> list[SavedBy]:
     return saved
 
 
-def _refused(node: Any, attribute: str) -> str:
+def _refused(node: object, attribute: str) -> str:
     """What PyTorch says when a saved tensor is taken out; empty if nothing."""
     try:
         getattr(node, attribute)
@@ -331,7 +331,7 @@ class _Shown(TorchFunctionMode):
 
     shown = False
 
-    def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> object:
         self.shown = self.shown or func is torch.autograd.backward
         return func(*args, **(kwargs or {}))
 
@@ -418,12 +418,12 @@ FakeTensor: Any = _need("torch._subclasses.FakeTensor", "tensors without values 
 OpOverload: Any = _need("torch._ops.OpOverload", "operators of exported programs", _Nothing)
 
 
-def children_of(spec: Any) -> Any:
+def children_of(spec: Any) -> Sequence[Any]:
     """The parts of a structure of arguments, whose name has changed between releases."""
     return spec.children() if hasattr(spec, "children") else spec.children_specs
 
 
-def local_part(x: torch.Tensor) -> Any:
+def local_part(x: torch.Tensor) -> torch.Tensor:
     """What this process has of a distributed tensor; of others, the tensor itself."""
     return getattr(x, "_local_tensor", x)
 
@@ -433,7 +433,7 @@ def is_compiled_itself(module: torch.nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule" or bool(getattr(module, "_compiled_call_impl", None))
 
 
-def parts_and_wholes(module: torch.nn.Module) -> list[tuple[Any, Any]]:
+def parts_and_wholes(module: Any) -> list[tuple[Any, Any]]:
     """The parameters of which ``fully_shard`` keeps parts in a module, with those that it computes with."""
     state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
     groups = getattr(state, "_fsdp_param_groups", ())

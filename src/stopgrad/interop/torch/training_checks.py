@@ -172,7 +172,7 @@ class _Leaves(TorchFunctionMode):
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> object:
         for tensor in tensors_in(args, kwargs or {}) if self.holds else ():
             if tensor.requires_grad and tensor.grad_fn is None and id(tensor) not in self._names:
                 self._held[id(tensor)] = tensor

@@ -139,7 +139,7 @@ class _Updates:
 
     def __init__(
         self,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Any,
         tensors: Sequence[Tensor],
         gradients: Mapping[int, Tensor | None],
         again: Losses | None,

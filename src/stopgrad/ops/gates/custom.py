@@ -63,7 +63,7 @@ class Untraced:
 
     function: Pullback
 
-    def __init__(self, function: Pullback) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self._locks: dict[int, RLock] = {}
 

@@ -186,7 +186,7 @@ def _parts(index: object, x: TensorType) -> list[_Part]:
     return typed
 
 
-def _read(part: object) -> _Index:
+def _read(part: Any) -> Any:
     """A part of an index: None, Ellipsis, a slice, a number, a size, an output, or an array."""
     if part is None or isinstance(part, (EllipsisType, slice, Dim, Output)):
         return part
@@ -212,7 +212,7 @@ def _axes_of(part: object) -> int:
     return part.ndim if isinstance(part, np.ndarray) and part.dtype == np.bool_ else 1
 
 
-def _typed(part: _Index, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
+def _typed(part: Any, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     """A part of an index together with its axes; a mask becomes an index array for each of them."""
     if part is None:
         return [_Part(NEW, ())]

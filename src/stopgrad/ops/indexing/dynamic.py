@@ -301,7 +301,7 @@ def dynamic_slice(
     return d.apply(DynamicSlice, (operand, _vector(start_indices)), (d.shape_of(slice_sizes),), name)
 
 
-def _vector(starts: ArrayLike) -> Tensor:
+def _vector(starts: Any) -> Any:
     """The starts as one tensor."""
     if not _is_traced(starts) or isinstance(starts, (Output, Operation)):
         return as_indices(starts)

@@ -49,20 +49,20 @@ __all__ = [
 _WHERE = d.not_differentiable("an index has no derivative")
 
 
-def lies_inside(xp: Namespace, indices: Array, size: int) -> Array:
+def lies_inside(xp: Namespace, indices: Array, size: int) -> Any:
     """Which indices lie in an axis of this size."""
     # JAX would wrap a size that the indices' dtype cannot hold.
     fits = size <= np.iinfo(indices.dtype).max
     return (indices >= 0) & (indices < size) if fits else indices >= 0
 
 
-def outside_to_end(xp: Namespace, indices: Array, size: int) -> Array:
+def outside_to_end(xp: Namespace, indices: Array, size: int) -> Any:
     """Indices with all that lie outside mapped to *size*, so that JAX counts none from the end."""
     signed = indices.astype(np.int64 if indices.dtype.itemsize == 8 else np.int32)
     return xp.where(lies_inside(xp, indices, size), signed, size)
 
 
-def _take(xp: Namespace, x: Array, index: tuple[Any, ...], axis: int, inside: NumpyArray) -> Array:
+def _take(xp: Namespace, x: Array, index: tuple[Any, ...], axis: int, inside: NumpyArray) -> Any:
     """``x[at]``, and 0 where the index along *axis* is outside, with NumPy."""
     if x.shape[axis] == 0:
         return xp.zeros(np.broadcast_shapes(*(np.shape(i) for i in index)) + x.shape[len(index) :], x.dtype)
@@ -74,7 +74,7 @@ def _take(xp: Namespace, x: Array, index: tuple[Any, ...], axis: int, inside: Nu
     )
 
 
-def _get(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Array:
+def _get(xp: Namespace, x: Array, indices: Array, batch_dims: int) -> Any:
     """``x[..., indices]`` along the axis *batch_dims*, and 0 where the index is outside, with JAX."""
     if x.shape[batch_dims] == 0:  # JAX does not index an axis without elements.
         return xp.zeros(indices.shape + x.shape[batch_dims + 1 :], x.dtype)
@@ -527,10 +527,8 @@ class OneHot(Op):
     def lower(
         xp: Namespace, indices: Array, on_value: Array, off_value: Array, depth: int, axis: int
     ) -> Array:
-        fits = depth <= np.iinfo(indices.dtype).max
-        positions = xp.arange(depth, dtype=indices.dtype if fits else np.int32).reshape(
-            (depth,) + (1,) * (indices.ndim - axis)
-        )
+        kind = indices.dtype if depth <= np.iinfo(indices.dtype).max else np.int32
+        positions = xp.arange(depth, dtype=kind).reshape((depth,) + (1,) * (indices.ndim - axis))
         return xp.where(xp.expand_dims(indices, axis) == positions, on_value, off_value)
 
     samples: d.Samples = [

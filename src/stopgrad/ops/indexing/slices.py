@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Array,
@@ -182,7 +184,7 @@ def span_of(index: slice, size: Size) -> Span:
     return start, (d.at_least(reach, 0) + (abs(step) - 1)) // abs(step), step
 
 
-def _bound(bound: Size | None, size: Size, step: int) -> Size | None:
+def _bound(bound: Size | None, size: Size, step: int) -> Any:
     """A slice's bound, counted from the front and clipped to the end; None for the default."""
     if bound is None:
         return None

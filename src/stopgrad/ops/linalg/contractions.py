@@ -21,7 +21,6 @@ from stopgrad.graph.defining import (
     Output,
     Promotion,
     ShapeError,
-    Size,
     Tensor,
     TensorType,
 )
@@ -243,9 +242,9 @@ def _product(a: Output, b: Output, transpose_a: bool, transpose_b: bool) -> Outp
 # --------------------------------------------------------------------------------------------- einsum
 
 
-def _steps(op: d.Operation) -> Size:
+def _steps(op: d.Operation) -> Any:
     """The number of floating-point operations of a sum of products that is computed term by term."""
-    sizes: dict[str, Size] = {}
+    sizes: dict[str, Any] = {}
     for labels, x in zip(op.equation.replace(" ", "").partition("->")[0].split(","), op.inputs, strict=True):
         sizes.update(zip(labels.replace("...", ""), x.shape, strict=False))
     return len(op.inputs) * math.prod(sizes.values())
@@ -422,7 +421,7 @@ def sizes_in(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
     """The size of each letter's axes."""
     left, _, right = equation.partition("->")
     terms = left.split(",")
-    sizes: dict[str, Size] = {}
+    sizes: dict[str, Any] = {}
     for term, shape in zip(terms, shapes, strict=True):
         if len(term) != len(shape):
             raise ShapeError(f"(C2) {equation!r} has {len(term)} letters for an operand of {len(shape)} axes")

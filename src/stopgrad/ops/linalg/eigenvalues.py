@@ -82,7 +82,7 @@ class SelfAdjointEig(Op):
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> tuple[Array, ...]:
-        def both(x: Array) -> Array:
+        def both(x: Array) -> Any:
             values, vectors = where_possible(lambda a: tuple(xp.linalg.eigh(a)), hermitian_part(xp, x))
             return values, vectors * phases(xp, vectors)
 
@@ -157,7 +157,7 @@ class SelfAdjointEigenvalues(Op):
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> Array:
-        def values(x: Array) -> Array:
+        def values(x: Array) -> Any:
             return (where_possible(xp.linalg.eigvalsh, hermitian_part(xp, x)),)
 
         return finite_only(xp, values, x)[0]
@@ -224,7 +224,7 @@ class Eig(Op):
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> tuple[Array, ...]:
-        def both(x: Array) -> Array:
+        def both(x: Array) -> Any:
             kind = np.result_type(x.dtype, np.complex64)  # NumPy returns real numbers if all are real.
             results = where_possible(lambda a: tuple(xp.linalg.eig(a)), x)
             values, vectors = (y.astype(kind) for y in results)
@@ -298,7 +298,7 @@ class Eigenvalues(Op):
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> Array:
-        def values(x: Array) -> Array:
+        def values(x: Array) -> Any:
             kind = np.result_type(x.dtype, np.complex64)
             return (where_possible(xp.linalg.eigvals, x).astype(kind),)
 

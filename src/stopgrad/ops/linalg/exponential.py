@@ -170,7 +170,7 @@ def _loop(low: int, high: SupportsInt, step: Callable[[int, _T], _T], value: _T)
 
 
 def _exponential(
-    xp: Namespace, x: Array, direction: Array | None, loop: Callable[..., Array]
+    xp: Namespace, x: Array, direction: Array | None, loop: Callable[..., Any]
 ) -> tuple[Any, Any]:
     """The exponential, and its derivative in a direction, or None without a direction."""
     bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)

@@ -37,7 +37,7 @@ BLOCK = 32
 """The unknowns of a block are eliminated one by one; those before the block by one matrix product."""
 
 
-def where_possible(function: Callable[..., object], *arrays: Array) -> Any:
+def where_possible(function: Callable[..., Any], *arrays: Any) -> Any:
     """The results of a NumPy function of matrices, with NaN for matrices for which it fails."""
     try:
         return function(*arrays)

@@ -270,7 +270,7 @@ class SingularValues(Op):
 
     @staticmethod
     def lower(xp: Namespace, x: Array) -> Array:
-        def values(x: Array) -> Array:
+        def values(x: Array) -> Any:
             return (where_possible(lambda a: xp.linalg.svd(a, compute_uv=False), x),)
 
         return finite_only(xp, values, x)[0]

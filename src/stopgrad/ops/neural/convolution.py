@@ -6,6 +6,8 @@ derivatives of one trilinear form, so the gradients of each are the other two.
 
 from __future__ import annotations
 
+from typing import Any
+
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import (
     Array,
@@ -17,7 +19,6 @@ from stopgrad.graph.defining import (
     Promotion,
     Shape,
     ShapeLike,
-    Size,
     Sizes,
     Tensor,
     TensorType,
@@ -82,7 +83,7 @@ def read_geometry(
         )
 
 
-def _steps(places: d.Output, filters: d.Output) -> Size:
+def _steps(places: d.Output, filters: d.Output) -> Any:
     """Floating-point operations: each element of *places* takes a product with a whole filter."""
     return 2 * places.size * filters.size // max(1, filters.shape[-1])
 

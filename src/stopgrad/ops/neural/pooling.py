@@ -12,7 +12,6 @@ from stopgrad.graph.defining import (
     Array,
     ArrayLike,
     Namespace,
-    NumpyArray,
     Op,
     Operation,
     Promotion,
@@ -423,7 +422,7 @@ def max_pool_grad_grad(
     )
 
 
-def _numbers(shape: Shape, ksize: PerAxis, geometry: Geometry) -> NumpyArray:
+def _numbers(shape: Shape, ksize: PerAxis, geometry: Geometry) -> Any:
     """How many elements of each window are not padding: [1, counts..., 1].
 
     Computed by NumPy on every engine, since it depends on sizes only.

@@ -164,7 +164,7 @@ def back_pads(
     return paddings
 
 
-def padded(xp: Namespace, x: Array, ksize: Sequence[int], geometry: Geometry, value: float = 0) -> Array:
+def padded(xp: Namespace, x: Array, ksize: Sequence[int], geometry: Geometry, value: float = 0) -> Any:
     """*x* with padding added, so that the first window begins at 0."""
     around = [(0, 0), *pads(x.shape[1:-1], ksize, geometry), (0, 0)]
     return xp.pad(x, around, constant_values=value) if any(n for pair in around for n in pair) else x
@@ -172,7 +172,7 @@ def padded(xp: Namespace, x: Array, ksize: Sequence[int], geometry: Geometry, va
 
 def view(
     xp: Namespace, x: NumpyArray, ksize: Sequence[int], counts: Sequence[Any], geometry: Geometry
-) -> Array:
+) -> Any:
     """All windows of a padded NumPy array, [batch, counts..., ksize..., channels], without a copy."""
     strides, _, dilations = geometry
     # Checked here as well, since a strided view beyond the array would read foreign memory.
@@ -273,7 +273,7 @@ def letters(rank: int) -> str:
 
 def columns(
     xp: Namespace, x: Array, ksize: PerAxis, counts: Sequence[Any], geometry: Geometry, groups: int
-) -> Array:
+) -> Any:
     """All windows as rows, by group: [groups, batch · counts, ksize · channels / groups]."""
     windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
     split = windows.reshape(*windows.shape[:-1], groups, x.shape[-1] // groups)

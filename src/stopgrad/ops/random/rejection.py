@@ -95,7 +95,7 @@ def _accepted_xla(xp: Namespace, propose: Round, pending: Array, *arrays: Array)
     return xp.lax.while_loop(goes_on, step, start)[2]
 
 
-def _open_fraction(xp: Namespace, k0: Array, k1: Array, stream: Array | np.uint32, counter: Array) -> Array:
+def _open_fraction(xp: Namespace, k0: Array, k1: Array, stream: Array | np.uint32, counter: Array) -> Any:
     """Uniform numbers in (0, 1), as float64."""
     return fraction(*threefry(xp, k0, k1, stream, counter)) + 2.0**-53
 

@@ -89,7 +89,7 @@ def _min(data: ArrayLike, ids: ArrayLike, count: Size) -> Tensor:
     return _joined(TensorScatterMin, data, ids, count, _limit(highest, data))
 
 
-def _limit(limit: Callable[[np.dtype[Any]], np.generic], data: ArrayLike) -> np.generic:
+def _limit(limit: Callable[[Any], Any], data: ArrayLike) -> Any:
     d.check_dtype(d.type_of(data), d.is_real, "real numbers as data", "C1")
     return limit(d.type_of(data).dtype.numpy)
 

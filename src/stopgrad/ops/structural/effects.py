@@ -41,9 +41,7 @@ class Calling:
     leaves: Sequence[object]
     spec: Spec
 
-    def __init__(
-        self, function: Callable[..., object], what: str, leaves: Sequence[object], spec: Spec
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], what: str, leaves: Sequence[Any], spec: Any) -> None:
         self.function, self.what = function, what
         self.leaves, self.spec = leaves, spec  # With a mark in the place of each tensor.
         self.raised: EngineError | None = None  # For an engine to which an exception cannot pass.

@@ -128,7 +128,7 @@ def _is_head(head: Any) -> bool:
     return _all(refused, lambda x: _fits(x, (int, str))) and _all((*towards, *wants), lambda i: _is(i, int))
 
 
-def _fits(value: object, kinds: Sequence[type]) -> bool:
+def _fits(value: Any, kinds: Sequence[type]) -> bool:
     return _is(value, tuple) and len(value) == len(kinds) and all(map(_is, value, kinds))
 
 

@@ -342,7 +342,7 @@ class Size(Op):
     samples: d.Samples = [d.sample(size=6, dtype=d.float64)]
 
 
-def size_as(size: int | Dim, dtype: DType, like: object) -> Tensor:
+def size_as(size: int | Dim, dtype: DType, like: Any) -> Tensor:
     """A size as a scalar of *dtype*, in the graph of *like*."""
     if isinstance(size, int):
         array: NumpyArray = np.asarray(size, dtype.numpy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -64,7 +65,9 @@ __all__ = [
 
 
 @standard
-def astype(x: ArrayLike, dtype: DTypeLike, /, copy: bool = True, device: str | None = None) -> Tensor:
+def astype(
+    x: ArrayLike, dtype: DTypeLike, /, copy: builtins.bool = True, device: str | None = None
+) -> Tensor:
     """*x* in another dtype: :func:`stopgrad.cast`.
 
     Args:
@@ -87,7 +90,7 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, copy: bool = True, device: str | N
     return np.array(x) if again and isinstance(x, np.ndarray) else identity(x) if again else x
 
 
-def _dtype(x: ArrayLike | DTypeLike) -> DType:
+def _dtype(x: Any) -> DType:
     """The dtype of an array, or the dtype itself."""
     if isinstance(x, (Output, Operation, np.ndarray, np.generic)):
         return d.type_of(x).dtype
@@ -95,7 +98,7 @@ def _dtype(x: ArrayLike | DTypeLike) -> DType:
 
 
 @standard
-def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> bool:
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> builtins.bool:
     """Whether a dtype, or an array's dtype, is promoted to another without loss.
 
     Examples:
@@ -168,7 +171,7 @@ _KINDS: dict[str, Callable[[DType], Any]] = {
 
 
 @standard
-def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> builtins.bool:
     """Whether a dtype equals another, or is of a kind, or of one of several.
 
     Args:
@@ -187,7 +190,7 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
     return any([_is_of(checked, single) for single in (kind if isinstance(kind, tuple) else (kind,))])  # noqa: C419
 
 
-def _is_of(dtype: DType, kind: DTypeLike) -> bool:
+def _is_of(dtype: DType, kind: DTypeLike) -> builtins.bool:
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](dtype)
     try:

@@ -131,7 +131,7 @@ def _unknown(what: str) -> ArgumentError:
 
 
 @d.reads_arguments
-def array_ufunc(self: Output, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object) -> Any:
+def array_ufunc(self: Output, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     """NumPy's ``__array_ufunc__``: a ufunc, or a method of one, was called with an output."""
     name = ufunc.__name__
     for x in inputs:

@@ -22,14 +22,14 @@ __all__: list[str] = []
 
 
 @d.guarded("reshape")
-def reshape(self: Output, *shape: object, order: str = "C", copy: bool | None = None) -> Tensor:
+def reshape(self: Output, *shape: Any, order: str = "C", copy: bool | None = None) -> Tensor:
     """The elements in another shape: ``x.reshape(2, 3)`` or ``x.reshape((2, 3))``."""
     without("reshape", {"order": order})
     return xp.reshape(self, shape[0] if len(shape) == 1 else shape, copy)
 
 
 @d.guarded("transpose")
-def transpose(self: Output, *axes: object) -> Tensor:
+def transpose(self: Output, *axes: Any) -> Tensor:
     """The axes in another order: ``x.transpose(1, 0)`` or ``x.transpose((1, 0))``; without any, reversed."""
     if not axes or axes[0] is None:
         return xp.permute_dims(self, tuple(range(self.ndim))[::-1])

@@ -294,7 +294,7 @@ FORMS["linalg.norm"] = FORMS.pop("norm")  # There is no np.norm.
 
 
 @form
-def einsum(*operands: object) -> Tensor:
+def einsum(*operands: Any) -> Tensor:
     return _einsum(*operands)
 
 

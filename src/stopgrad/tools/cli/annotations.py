@@ -79,7 +79,7 @@ def shape_option(text: str) -> tuple[str, TensorType]:
 # --------------------------------------------------------------------------------------- annotations
 
 
-def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
+def from_annotation(annotation: Any, names: Mapping[str, Any]) -> object:
     """An argument as its annotation describes it, a structure of types; None if it has no shape.
 
     It understands types as texts (``"float32[n, 3]"``), also as the second part of ``Annotated``; objects
@@ -122,7 +122,7 @@ def _from_jaxtyping(sizes: str, dtypes: object) -> TensorType | None:
     return _type("float32" if "float32" in names else names[-1], ",".join(words))
 
 
-def evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
+def evaluated(annotation: str, names: Mapping[str, Any]) -> object:
     """The value of an annotation that is a text; None if it cannot be evaluated."""
 
     class Holder:
@@ -133,11 +133,11 @@ def evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
     return None
 
 
-def _all(tree: object) -> Any:
+def _all(tree: object) -> object:
     return None if any(leaf is None for leaf in flatten(tree, none_is_leaf=True)[0]) else tree
 
 
-def _from_fields(kind: type, names: Mapping[str, Any]) -> Any:
+def _from_fields(kind: type, names: Mapping[str, Any]) -> object:
     """An instance of a structure class, made of its fields' types and defaults."""
     if issubclass(kind, np.generic):
         return None

@@ -84,7 +84,7 @@ def types_in(tree: object) -> Iterator[tuple[str, TensorType]]:
     )
 
 
-def placeholders(tree: Any, graph: Graph, name: str) -> Any:
+def placeholders(tree: object, graph: Graph, name: str) -> Any:
     """*tree* with a placeholder of the graph for each leaf that is a type."""
     leaves, spec = flatten(tree)
     filled = [
@@ -224,12 +224,12 @@ def chosen(
     return _function_of(program.value, selected), selected, positions
 
 
-def _function_of(f: Callable[..., object], arguments: Sequence[Argument]) -> Any:
+def _function_of(f: Callable[..., object], arguments: Sequence[Argument]) -> Callable[..., object]:
     """*f* as a function of these arguments alone, by position; the other parameters keep their defaults."""
     names = [argument.parameter.name for argument in arguments]
     signature = inspect.signature(f)
 
-    def call(*args: object) -> Any:
+    def call(*args: object) -> object:
         bound = signature.bind_partial()
         bound.arguments.update(zip(names, args, strict=True))
         bound.apply_defaults()
@@ -242,14 +242,14 @@ def _function_of(f: Callable[..., object], arguments: Sequence[Argument]) -> Any
     return call
 
 
-def _zeros(leaf: object) -> Any:
+def _zeros(leaf: object) -> object:
     """An array of a type that takes no memory, for uses that look only at the type."""
     if not isinstance(leaf, TensorType):
         return leaf
     return np.broadcast_to(np.zeros((), leaf.dtype.numpy), leaf.shape)  # type: ignore[arg-type]
 
 
-def _data(leaf: object, random: np.random.Generator) -> Any:
+def _data(leaf: object, random: np.random.Generator) -> object:
     return random_data(leaf, random) if isinstance(leaf, TensorType) else leaf
 
 

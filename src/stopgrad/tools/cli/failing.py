@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.source import Location
@@ -61,7 +61,7 @@ def _dashed(word: str) -> str:
     return word.replace(" ", "-")
 
 
-def only(flow: Flow, patterns: Sequence[str]) -> Any:
+def only(flow: Flow, patterns: Sequence[str]) -> Flow:
     """The part of a report on names that match a pattern; all of it without patterns.
 
     Raises:

@@ -101,7 +101,7 @@ def _argument(
     return Argument(parameter, value, source) if source else None
 
 
-def _with_shapes(name: str, value: object, shapes: Sequence[tuple[str, TensorType]]) -> Any:
+def _with_shapes(name: str, value: object, shapes: Sequence[tuple[str, TensorType]]) -> object:
     """A value with the types of ``--shape`` put in; or, without a value, made of these types."""
     whole = [type for path, type in shapes if not path]
     if whole:
@@ -120,7 +120,7 @@ def _with_shapes(name: str, value: object, shapes: Sequence[tuple[str, TensorTyp
     return unflatten(spec, leaves)
 
 
-def _nested(shapes: Sequence[tuple[list[str], TensorType]], where: str) -> Any:
+def _nested(shapes: Sequence[tuple[list[str], TensorType]], where: str) -> object:
     """Dicts, or lists if the keys are 0, 1, ..., made from the paths of ``--shape``."""
     nested: dict[str, Any] = {}
     for path, type in shapes:
@@ -135,7 +135,7 @@ def _nested(shapes: Sequence[tuple[list[str], TensorType]], where: str) -> Any:
     return _as_lists(nested)
 
 
-def _as_lists(tree: object) -> Any:
+def _as_lists(tree: object) -> object:
     if not isinstance(tree, dict):
         return tree
     inner = {key: _as_lists(value) for key, value in tree.items()}
@@ -226,7 +226,7 @@ def _by_parameter(bound: inspect.BoundArguments) -> dict[str, Any]:
     return {name: _with_types(value) for name, value in bound.arguments.items()}
 
 
-def _with_types(value: object) -> Any:
+def _with_types(value: object) -> object:
     """A value with types for leaves without values; itself if none changes, since not all can be copied."""
     leaves, spec = flatten(value)
     typed = [_typed(leaf) for leaf in leaves]
@@ -234,7 +234,7 @@ def _with_types(value: object) -> Any:
     return value if same else unflatten(spec, typed)
 
 
-def _typed(leaf: object) -> Any:
+def _typed(leaf: object) -> object:
     """A leaf; as a type if it has a shape and a dtype but no values, such as jax.ShapeDtypeStruct."""
     if is_tensor(leaf) or is_module(leaf) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf

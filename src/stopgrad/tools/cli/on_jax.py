@@ -69,7 +69,7 @@ def _traced(question: Question) -> tuple[Callable[..., object], list[Argument], 
         )
     values = [argument.value for argument in arguments]
 
-    def function(*args: object) -> Any:
+    def function(*args: Any) -> Any:
         filled = list(values)
         for i, arg in zip(traced, args, strict=True):
             filled[i] = arg
@@ -96,11 +96,13 @@ def _options(traced: list[int], argnums: list[int] | None, arguments: list[Argum
     return {"argnums": [traced.index(n) for n in argnums]}
 
 
-def _with_names(f: Callable[..., object], like: Any, positions: list[int] | None = None) -> Any:
+def _with_names(
+    f: Callable[..., object], like: Any, positions: list[int] | None = None
+) -> Callable[..., object]:
     """A function that calls *f*, with parameters named like another function's (at *positions*, if given)."""
     parameters = parameters_of(like)
 
-    def function(*args: object) -> Any:
+    def function(*args: Any) -> Any:
         return f(*args)
 
     named: Any = function
@@ -119,6 +121,6 @@ def _holds_arrays(value: object) -> bool:
     )
 
 
-def _struct(jax: ModuleType, leaf: Any) -> Any:
+def _struct(jax: ModuleType, leaf: object) -> object:
     """A leaf as a ``jax.ShapeDtypeStruct``, if only its type is known."""
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype.numpy) if isinstance(leaf, TensorType) else leaf

@@ -37,7 +37,7 @@ class OnTensorflow:
         returned: list[Any] = []
 
         @functools.wraps(f)
-        def loss(*args: object) -> Any:
+        def loss(*args: object) -> object:
             returned.append(losses_in(f(*args)))
             return returned[0]
 
@@ -59,11 +59,11 @@ class OnTensorflow:
         values = [map_leaves(lambda x: _tensor(tensorflow, x), tree) for tree in arrays]
 
         @functools.wraps(program.value)  # Whose the function is, its own code says, and not this one's.
-        def loss(*args: object) -> Any:
+        def loss(*args: object) -> object:
             return losses_in(f(*args))
 
         return Call((loss, *values), {}, data)
 
 
-def _tensor(tensorflow: ModuleType, x: Any) -> Any:
+def _tensor(tensorflow: ModuleType, x: object) -> object:
     return tensorflow.convert_to_tensor(x) if is_tensor(x) and not kind(x) else x

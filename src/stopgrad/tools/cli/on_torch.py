@@ -13,6 +13,7 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
 from stopgrad.base.structure import flatten, paths, unflatten
 from stopgrad.base.types import TensorType
+from stopgrad.flow.flow import Flow
 from stopgrad.flow.source_lines import place
 from stopgrad.interop.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
 from stopgrad.interop.shared.losses import losses_in
@@ -80,21 +81,25 @@ class OnTorch:
         subjects = subjects or things({name: value for name, value in values.items() if name in about})
 
         @functools.wraps(f)
-        def loss(*args: object) -> Any:
+        def loss(*args: object) -> object:
             result = f(*args)
             return losses_in(result[0] if _is_pair(result) else result)
 
         return Call((loss, *values.values()), {"model": as_asked(subjects)}, data)
 
 
-def _is_pair(result: Any) -> bool:
+def _is_pair(result: object) -> bool:
     """Whether a function returned its loss, and what is asked about."""
     return isinstance(result, tuple) and len(result) == 2 and _names_what_to_ask(result[1])
 
 
 def _report(
-    question: Question, watched: Training, result: Any, subjects: Mapping[str, Any], again: Callable[[], Any]
-) -> Any:
+    question: Question,
+    watched: Training,
+    result: Any,
+    subjects: Mapping[str, Any],
+    again: Callable[[], Any],
+) -> Flow:
     """The report on the returned loss, or else on the only ``backward()``, and the tensors asked about."""
     seen = watched.seen
     if not kinds_in(result) and seen.backward_calls:
@@ -149,7 +154,7 @@ def things(about: Mapping[str, Any]) -> dict[str, Any]:
     return outermost
 
 
-def as_asked(subjects: Mapping[str, Any]) -> Any:
+def as_asked(subjects: Mapping[str, Any]) -> object:
     """A single module itself, so that its parameters keep their names; several things by name."""
     values = list(subjects.values())
     if len(values) == 1 and is_module(values[0]):
@@ -183,7 +188,7 @@ def _names_what_to_ask(value: object) -> bool:
 # --------------------------------------------------------------------------------------------- data
 
 
-def _with_tensors(torch: ModuleType, argument: Argument, value: object, requires_grad: bool) -> Any:
+def _with_tensors(torch: ModuleType, argument: Argument, value: object, requires_grad: bool) -> object:
     """An argument's value with tensors in place of arrays, where only a type was known."""
     types, spec = flatten(argument.value)
     if not any(isinstance(leaf, TensorType) for leaf in types):
@@ -195,7 +200,7 @@ def _with_tensors(torch: ModuleType, argument: Argument, value: object, requires
     return unflatten(spec, tensors)
 
 
-def _tensor(torch: ModuleType, array: np.ndarray[Any, Any], type: TensorType, requires_grad: bool) -> Any:
+def _tensor(torch: ModuleType, array: np.ndarray[Any, Any], type: TensorType, requires_grad: bool) -> object:
     wide = array.astype("float32") if type.dtype.is_floating and array.dtype.itemsize < 4 else array
     tensor = torch.as_tensor(wide).to(getattr(torch, type.dtype.name))
     return tensor.requires_grad_() if requires_grad and type.dtype.is_floating else tensor

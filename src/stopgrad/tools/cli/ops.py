@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from itertools import zip_longest
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.engines import ENGINES
@@ -84,7 +83,7 @@ def _made_of_operations(
     return dict(sorted(composed.items()))
 
 
-def _summary(one: Any) -> str:
+def _summary(one: object) -> str:
     """The first line of the documentation."""
     return (inspect.getdoc(one) or "").partition("\n")[0].rstrip(".")
 

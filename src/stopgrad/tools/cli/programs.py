@@ -93,7 +93,7 @@ def is_file(place: str) -> bool:
 class _Script(SourceFileLoader):
     """Loads a file without writing bytecode beside it."""
 
-    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+    def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
         pass
 
 

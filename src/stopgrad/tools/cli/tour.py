@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def _run_all(
             bars.start_task(task)
             began = time.perf_counter()
 
-            def show(done: float, doing: str, task: Any = task) -> None:
+            def show(done: float, doing: str, task: object = task) -> None:
                 bars.update(task, completed=done, description=doing)
 
             results.append(WORKLOADS[name].run(seed, engine, show))

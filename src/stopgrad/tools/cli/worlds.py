@@ -67,7 +67,7 @@ def question_of(program: Program, wanted: Wanted) -> Question:
     return Question(program, wanted, given_to(program, wanted))
 
 
-def _calling(program: Program) -> Any:
+def _calling(program: Program) -> Callable[..., object]:
     """A function that calls a module, or an instance of a module class."""
     module = program.value
     if inspect.isclass(module):
@@ -79,7 +79,7 @@ def _calling(program: Program) -> Any:
             )
         module = module()
 
-    def forward(*args: object, **kwargs: object) -> Any:
+    def forward(*args: object, **kwargs: object) -> object:
         return module(*args, **kwargs)
 
     named: Any = forward

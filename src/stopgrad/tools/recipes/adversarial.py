@@ -133,9 +133,7 @@ def initial(rng: np.random.Generator, pixels: int = 64) -> Network:
     return weights(rng, {"1": (pixels, HIDDEN), "2": (HIDDEN, 10)})
 
 
-def training_step(
-    loss: Callable[[Network, Array, Array, Array], Array], engine: str
-) -> Callable[..., object]:
+def training_step(loss: Callable[[Network, Array, Array, Array], Array], engine: str) -> Callable[..., Any]:
     """One step of Adam, compiled: from weights, moments, images, labels, a key and a rate to new ones."""
 
     @sg.function(engine=engine)
@@ -149,7 +147,7 @@ def training_step(
 
 
 def train(
-    step: Callable[..., object],
+    step: Callable[..., Any],
     x: Numbers,
     labels: Numbers,
     seed: int,

@@ -307,8 +307,8 @@ def _table(machines: dict[str, Machine], x: Numbers, test: Numbers, score: Any) 
 
 
 def _picture(test: Numbers, machines: dict[str, Machine], seed: int, engine: str, count: int = 12) -> Picture:
-    step: Callable[..., object] = sg.function(lambda v, rbm, key: gibbs(v, rbm, key, 1), engine=engine)
-    reconstruct: Callable[..., object] = sg.function(lambda v, rbm: mean_field(v, rbm, 1), engine=engine)
+    step: Callable[..., Any] = sg.function(lambda v, rbm, key: gibbs(v, rbm, key, 1), engine=engine)
+    reconstruct: Callable[..., Any] = sg.function(lambda v, rbm: mean_field(v, rbm, 1), engine=engine)
     rows = {"test digits": test[:count], "reconstructed": reconstruct(test[:count], machines["PCD"])}
     for name, rbm in machines.items():
         v = np.random.default_rng(seed).integers(0, 2, (count, test.shape[1])).astype(np.float32)

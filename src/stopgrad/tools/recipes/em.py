@@ -198,7 +198,7 @@ def fit(
         the mixture, the log-likelihood after each step, and the worst gradient left.
     """
     maximise = Maximiser(x, mixture, engine)
-    both: Callable[..., object] = sg.function(
+    both: Callable[..., Any] = sg.function(
         lambda x, m: (responsibilities(x, m), log_likelihood(x, m)), engine=engine
     )
     trace, worst = [], 0.0

@@ -96,7 +96,7 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     random = _random_logits(rng)
     random_weights = np.asarray(rng.standard_normal(random.shape, np.float32))
     # As written: an engine's own form of softmax would leave out what comes back through the maximum.
-    values: dict[str, Callable[..., object]]
+    values: dict[str, Callable[..., Any]]
     values = {name: sg.function(form, engine=engine, strict=True) for name, form in FORMS.items()}
     pullbacks = {
         name: sg.function(sg.grad(lambda x, w, form=form: weighted(form, x, w)), engine=engine, strict=True)

@@ -214,7 +214,7 @@ def a_split(loss: Callable[..., Array], engine: str, steps: int = 400) -> list[l
     states = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
     following = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]], np.float32)
     rewards = np.array([0, 0, 1, 0], np.float32)
-    step: Callable[..., object] = sg.function(
+    step: Callable[..., Any] = sg.function(
         lambda v: v - 0.1 * sg.grad(loss)(v, states, rewards, following), engine=engine
     )
     values, trace = np.full(3, 0.2, np.float32), []

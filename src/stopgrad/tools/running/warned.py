@@ -35,7 +35,7 @@ class Warned:
         category: type[Warning],
         filename: str,
         lineno: int,
-        file: Any = None,
+        file: object = None,
         line: str | None = None,
     ) -> None:
         if filename.startswith(_OURS):

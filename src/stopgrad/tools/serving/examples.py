@@ -104,7 +104,7 @@ def _checked(path: Path, contents: Mapping[str, Any], feeds: Feeds) -> Arrays:
     return examples
 
 
-def _array(path: Path, name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _array(path: Path, name: str, value: object, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Numbers in lists as an array; no number is rounded to a whole one."""
     try:
         array = np.asarray(value)

@@ -43,7 +43,7 @@ class _Traced(NamedTuple):
     results: Leaves
     others: list[Any]
 
-    def __call__(self, arrays: Sequence[Any]) -> Any:
+    def __call__(self, arrays: Sequence[Any]) -> object:
         computed = iter(() if self.computation is None else self.computation(*arrays))
         return self.results.rebuilt([next(computed) if x is _RESULT else x for x in self.others])
 
@@ -108,7 +108,7 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
     name = getattr(f, "__name__", type(f).__name__)
     trace = cached(functools.partial(_traced, f, name), cache_size, "callable")
 
-    def called(*args: object, **kwargs: object) -> Any:
+    def called(*args: object, **kwargs: object) -> object:
         leaves = leaves_of((args, kwargs))
         if any(map(is_output, leaves.values)):
             return f(*args, **kwargs)  # Called on outputs, f is built in their graph.
@@ -168,7 +168,7 @@ def _is_weak(x: object) -> bool:
 
 
 def _traced(
-    f: Callable[..., object], name: str, structure: _Structure, signature: Sequence[Any], wide: bool
+    f: Callable[..., Any], name: str, structure: _Structure, signature: Sequence[Any], wide: bool
 ) -> _Traced:
     """Call a function once on placeholders for the arrays among its arguments.
 

@@ -43,7 +43,7 @@ class Leaves(NamedTuple):
         return tree_util.tree_unflatten(self.outer, parts)
 
 
-def leaves_of(tree: Any) -> Leaves:
+def leaves_of(tree: object) -> Leaves:
     """Take a structure apart."""
     pairs, outer = tree_util.tree_flatten_with_path(tree)
     values: list[Any] = []

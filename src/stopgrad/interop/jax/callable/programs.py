@@ -62,7 +62,7 @@ class Computation:
     def __init__(self, name: str, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
         self.name = name
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        self._compiled: Callable[..., object] | None = None
+        self._compiled: Callable[..., tuple[Any, ...]] | None = None
         self._derivatives: dict[Flags, Derivative | None] = {}
         self._lock = threading.RLock()
         self._function = jax.custom_jvp(_named(self._computed, name))
@@ -257,7 +257,7 @@ def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callabl
 def _named(function: Callable[..., object], name: str) -> Callable[..., object]:
     """A function with a name, for JAX's programs and profiles."""
 
-    def called(*arrays: jax.Array) -> Any:
+    def called(*arrays: jax.Array) -> object:
         return function(*arrays)
 
     called.__name__ = called.__qualname__ = name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -144,7 +145,7 @@ def _gradient_of(closed: jex.ClosedJaxpr) -> Callable[[Any], Any]:
     return gradient
 
 
-def _precision(is_wide: bool) -> Any:
+def _precision(is_wide: bool) -> AbstractContextManager[object]:
     return jax.enable_x64(True) if is_wide else contextlib.nullcontext()
 
 

@@ -34,7 +34,7 @@ class Posed(NamedTuple):
     values: dict[str, Any]
     asked: Sequence[int]
 
-    def function(self, *values: object) -> list[Any]:
+    def function(self, *values: Any) -> list[Any]:
         """The floating-point and complex results, of the values that are asked about."""
         every = list(self.values.values())
         for i, value in zip(self.asked, values, strict=True):
@@ -81,7 +81,7 @@ def _concrete(what: str, path: str, value: Any, kind: Any) -> jax.Array:
     return jnp.asarray(canonical(value, kind))
 
 
-def _is_inexact(x: Any) -> bool:
+def _is_inexact(x: object) -> bool:
     if isinstance(x, (float, complex)):
         return True
     dtype = getattr(x, "dtype", None)
@@ -234,7 +234,7 @@ def customs_in(jaxpr: jex.Jaxpr) -> list[Any]:
     return list(acting(jaxpr, None, RULED))
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: Any) -> jax.Array:
     """JAX's cotangents of complex numbers are the conjugates of ours."""
     return x.conj() if x.dtype.kind == "c" else x
 

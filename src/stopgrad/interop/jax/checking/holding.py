@@ -57,7 +57,7 @@ def _run(
     env: dict[Any, Pair] = dict(zip(jaxpr.invars, inputs, strict=True))
     env.update((v, Pair(c, c)) for v, c in zip(jaxpr.constvars, consts, strict=True))
 
-    def read(v: Any) -> Pair:
+    def read(v: object) -> Pair:
         return Pair(v.val, v.val) if isinstance(v, jex.Literal) else env[v]
 
     for eqn in needed(jaxpr):
@@ -179,7 +179,7 @@ def _while(eqn: jex.JaxprEqn, inputs: Sequence[Pair], holds: Holds, place: RawLo
     cond, body = params["cond_jaxpr"], _parts(params["body_jaxpr"])
     cond_consts, consts, first = inputs[:tests], inputs[tests : tests + fixed], inputs[tests + fixed :]
 
-    def goes_on(carry: Any) -> Any:
+    def goes_on(carry: Any) -> object:
         return jex.jaxpr_as_fun(_closed(cond))(*[x.moved for x in cond_consts], *carry[1])[0]
 
     def step(carry: Any) -> tuple[list[Any], list[Any]]:

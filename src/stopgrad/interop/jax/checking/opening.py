@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.extend.core as jex
@@ -37,7 +36,7 @@ def _opened(jaxpr: jex.Jaxpr, opens: Opens, around: RawLocation | None) -> jex.J
     return jaxpr.replace(eqns=equations)
 
 
-def _within(value: Any, opens: Opens, place: RawLocation | None) -> Any:
+def _within(value: object, opens: Opens, place: RawLocation | None) -> object:
     """A parameter of an equation, with the jaxprs in it opened; itself if it has none with such stops."""
     if isinstance(value, (tuple, list)):
         parts = [_within(item, opens, place) for item in value]

@@ -77,7 +77,7 @@ def _checkpoint(step: Step, *inputs: Output) -> list[Output]:
 
 
 @rule("cond", keys=True)
-def _cond(step: Step, index: Output, *inputs: Output) -> Output:
+def _cond(step: Step, index: Output, *inputs: Output) -> Any:
     branches = [_branch(step, closed) for closed in step["branches"]]
     if not step.results:
         return []
@@ -231,7 +231,7 @@ def owned(
         refused |= {i: ESCAPED for i in real if i < closed}
         wrt = real
 
-    def with_gradient(*xs: Output) -> Output:
+    def with_gradient(*xs: Output) -> Any:
         arguments = list(inputs)
         for i, x in zip(wrt, xs, strict=True):
             arguments[i] = x
@@ -316,7 +316,7 @@ def _forget_traces(eqn: jex.JaxprEqn) -> None:
             stored.clear()
 
 
-def _closed_over(thunk: Any) -> Iterator[tuple[Any, Any]]:
+def _closed_over(thunk: object) -> Iterator[tuple[Any, Any]]:
     """What a function of JAX's closes over, and the functions of JAX's among this: each with its function."""
     waiting, seen = [thunk], set[int]()
     while waiting:

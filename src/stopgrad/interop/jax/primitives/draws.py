@@ -11,6 +11,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.types import DType, dtype_of
 from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.jax.avals import is_key
 from stopgrad.interop.jax.primitives.elementwise import like, unsigned
 from stopgrad.interop.jax.steps import NotOurs, Step, rule
@@ -25,7 +26,7 @@ def _check_threefry(step: Step) -> None:
         raise NotOurs("another generator than threefry2x32")
 
 
-def _for_each(keys: Output, function: Callable[..., Output], *others: Output) -> Output:
+def _for_each(keys: Output, function: Callable[..., Tensor], *others: Output) -> Tensor:
     """Apply a function of one key to each of an array of keys."""
     many = [int(n) for n in keys.shape[:-1]]
     if not many:
@@ -64,7 +65,7 @@ def _random_fold_in(step: Step, keys: Output, data: Output) -> Output:
 
 
 @rule("random_split", keys=True)
-def _random_split(step: Step, keys: Output) -> Output:
+def _random_split(step: Step, keys: Output) -> Any:
     _check_threefry(step)
     count = math.prod(step["shape"])
     split = _for_each(keys, lambda key: sg.random_split(key, count))
@@ -72,7 +73,7 @@ def _random_split(step: Step, keys: Output) -> Output:
 
 
 @rule("random_bits", keys=True)
-def _random_bits(step: Step, keys: Output) -> Output:
+def _random_bits(step: Step, keys: Output) -> Any:
     _check_threefry(step)
     shape, dtype = tuple(step["shape"]), _WORDS[step["bit_width"]]
     return _for_each(keys, lambda key: sg.random_bits(shape, key, dtype))

@@ -160,7 +160,7 @@ def _pow(step: Step, x: Output, y: Output) -> Output:
 
 
 @rule("integer_pow")
-def _integer_pow(step: Step, x: Output) -> Output:
+def _integer_pow(step: Step, x: Output) -> Any:
     y = int(step["y"])
     if abs(y) > MOST_FACTORS:
         return sg.pow(x, like(x, y))
@@ -216,7 +216,7 @@ def _convert(step: Step, x: Output) -> Output:
     return sg.identity(x) if dtype is x.dtype else sg.cast(x, dtype)
 
 
-def _in_total_order(plain_order: Callable[..., Output], first_nan: bool | None) -> Output:
+def _in_total_order(plain_order: Callable[..., Any], first_nan: bool | None) -> Any:
     """A comparison in which NaN is the largest number, and equal to itself."""
 
     def compare(step: Step, x: Output, y: Output) -> Output:
@@ -260,7 +260,7 @@ def _nan_of(which: Output, case: Output) -> Output:
 # ------------------------------------------------------------------------------------- bits and truths
 
 
-def _truths_or_bits(truths: Callable[..., Output], bits: Callable[..., Output]) -> Output:
+def _truths_or_bits(truths: Callable[..., Any], bits: Callable[..., Any]) -> Any:
     return lambda step, *xs: truths(*xs) if xs[0].dtype.is_bool else bits(*xs)
 
 

@@ -137,7 +137,7 @@ class Blocks:
                 fits = inside if fits is None else sg.logical_and(fits, inside)
         return sg.broadcast_to(total, [*many, *window]), fits
 
-    def _first(self, indices: Output, axis: int, many: tuple[Any, ...]) -> Output:
+    def _first(self, indices: Output, axis: int, many: tuple[Any, ...]) -> Any:
         """The start of each block along an axis; None if all start at 0."""
         for own, other in self.batch:
             if own == axis:
@@ -232,7 +232,7 @@ def _arranged(
 # -------------------------------------------------------------------------------------------- scatter
 
 
-def _scattered(function: Callable[..., Output]) -> Callable[..., object]:
+def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
     def scatter(step: Step, x: Output, indices: Output, updates: Output) -> Output:
         numbers = step["dimension_numbers"]
         many = tuple(indices.shape[:-1])
@@ -278,7 +278,7 @@ def _blockwise(
     return arranged
 
 
-def _on_truths(function: Callable[..., Output]) -> Callable[..., object]:
+def _on_truths(function: Callable[..., Any]) -> Callable[..., Any]:
     """A scatter of booleans, by one of numbers."""
 
     def scatter(x: Output, positions: Output, parts: Output) -> Output:
@@ -298,7 +298,7 @@ rule("scatter-sub")(_scattered(lambda x, positions, parts: sg.scatter_add(x, pos
 
 
 @rule("scatter")
-def _scatter(step: Step, x: Output, indices: Output, updates: Output) -> Output:
+def _scatter(step: Step, x: Output, indices: Output, updates: Output) -> Any:
     body = step.params.get("update_jaxpr")
     if getattr(body, "eqns", None):
         raise NotOurs("a scatter by a function of the user's")

@@ -99,7 +99,7 @@ def _iota(step: Step, *sizes: Output) -> Output:
 
 
 @rule("empty", "empty2")
-def _empty(step: Step) -> Output:
+def _empty(step: Step) -> Any:
     return sg.zeros(step.result.shape, step.result.dtype)
 
 
@@ -157,7 +157,7 @@ def _is_zero(value: Output | int | np.ndarray[Any, Any]) -> bool:
 # ---------------------------------------------------------------------------------------- reductions
 
 
-def _reduces(function: Callable[..., Output]) -> Output:
+def _reduces(function: Callable[..., Any]) -> Any:
     """A rule that reduces over the axes of an equation."""
 
     def reduce(step: Step, x: Output) -> Output:
@@ -168,7 +168,7 @@ def _reduces(function: Callable[..., Output]) -> Output:
 
 
 def _extreme(
-    numbers: Callable[..., Output], truths: Callable[..., Output]
+    numbers: Callable[..., Any], truths: Callable[..., Any]
 ) -> Callable[[Output, Sequence[int]], Any]:
     def reduce(x: Output, axes: Sequence[int]) -> Output:
         if x.dtype.is_complex:
@@ -178,8 +178,8 @@ def _extreme(
     return reduce
 
 
-def _bits(truths: Callable[..., Output] | None, bits: Callable[..., Output], neutral: int) -> Output:
-    def reduce(x: Output, axes: Sequence[int]) -> Output:
+def _bits(truths: Callable[..., Any] | None, bits: Callable[..., Any], neutral: int) -> Any:
+    def reduce(x: Output, axes: Sequence[int]) -> Any:
         if truths is not None and x.dtype.is_bool:
             return truths(x, axes)
         function = sg.logical_xor if x.dtype.is_bool else bits
@@ -191,7 +191,7 @@ def _bits(truths: Callable[..., Output] | None, bits: Callable[..., Output], neu
 
 
 def folded(
-    xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Output], neutral: Sequence[Any]
+    xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Any], neutral: Sequence[Any]
 ) -> list[Output]:
     """A reduction by a function of pairs, which halves the axes until one element is left."""
     others = [axis for axis in range(xs[0].ndim) if axis not in axes]

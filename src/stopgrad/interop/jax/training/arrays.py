@@ -22,7 +22,7 @@ def is_traced(x: object) -> bool:
     return isinstance(x, jax.core.Tracer)
 
 
-def inside(x: Any) -> Any:
+def inside(x: object) -> object:
     """What a traced value of ``vmap`` or of a derivative wraps: a value of the trace around it."""
     for _ in range(DEEPEST):
         if not is_traced(x) or hasattr(x, "parent"):
@@ -119,7 +119,7 @@ def _is_there(x: object) -> bool:
     )
 
 
-def _is_zero_by_making(x: Any) -> bool:
+def _is_zero_by_making(x: object) -> bool:
     """Whether a traced value is a constant of zero."""
     x = inside(x)
     for _ in range(DEEPEST):
@@ -141,7 +141,7 @@ def _is_zero_by_making(x: Any) -> bool:
 def abstract(tree: Any) -> Any:
     """Arguments with shapes in place of arrays and traced values."""
 
-    def stand_in(x: Any) -> Any:
+    def stand_in(x: Any) -> object:
         if is_traced(x) or isinstance(x, (jax.Array, np.ndarray)):
             return jax.ShapeDtypeStruct(x.shape, x.dtype)
         return x
@@ -149,7 +149,7 @@ def abstract(tree: Any) -> Any:
     return jax.tree_util.tree_map(stand_in, tree)
 
 
-def made_at(x: Any, code: object = None) -> RawLocation | None:
+def made_at(x: object, code: object = None) -> RawLocation | None:
     """The user's instruction that made a traced value, as JAX noted it.
 
     Args:
@@ -170,7 +170,7 @@ def made_at(x: Any, code: object = None) -> RawLocation | None:
     return None
 
 
-def _frames(info: Any) -> Iterable[Any]:
+def _frames(info: object) -> Iterable[Any]:
     traceback = getattr(info, "traceback", None)
     if traceback is None:
         return ()

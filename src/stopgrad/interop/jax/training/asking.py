@@ -31,11 +31,11 @@ def flow_for(call: Call) -> Flow:
     return without_gc(flow_of, posed.asked, (), posed.findings, None)
 
 
-def _first_result(function: Callable[..., object]) -> Callable[..., object]:
+def _first_result(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function without its auxiliary result."""
 
     @functools.wraps(function, updated=())
-    def first(*args: object, **kwargs: object) -> Any:
+    def first(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)[0]
 
     return first

@@ -124,7 +124,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def own_code(function: Any) -> CodeType | None:
+def own_code(function: object) -> CodeType | None:
     """The code of a function, behind wrappers."""
     for _ in range(10):
         inner = getattr(function, "func", None) or getattr(function, "__wrapped__", None)
@@ -164,9 +164,9 @@ class Calls:
             if getattr(jax, name) is self._ours[name]:
                 setattr(jax, name, function)
 
-    def _replacing(self, name: str, original: Callable[..., object]) -> Callable[..., object]:
+    def _replacing(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def differentiate(*args: object, **kwargs: object) -> Any:
+        def differentiate(*args: Any, **kwargs: Any) -> Any:
             gradient = original(*args, **kwargs)
             if not self._is_open or threading.get_ident() != self._thread:
                 return gradient
@@ -180,18 +180,18 @@ class Calls:
     def _followed(
         self,
         name: str,
-        gradient: Callable[..., object],
+        gradient: Callable[..., Any],
         place: RawLocation,
         args: tuple[Any, ...],
         options: Mapping[str, Any],
-    ) -> Callable[..., object]:
+    ) -> Callable[..., Any]:
         function = args[0] if args else options["fun"]
         argnums = args[1] if len(args) > 1 else options.get("argnums", 0)
         has_aux = bool(args[2] if len(args) > 2 else options.get("has_aux", False))
         key = place, own_code(function) or id(function)
 
         @functools.wraps(gradient)
-        def followed(*args: object, **kwargs: object) -> Any:
+        def followed(*args: Any, **kwargs: Any) -> Any:
             if not self._is_open or threading.get_ident() != self._thread:
                 return gradient(*args, **kwargs)
             spare = _spare(function) if key not in self.points else function
@@ -225,7 +225,7 @@ class Calls:
         finally:
             self._depth -= 1
 
-    def _note(self, key: Any, place: RawLocation, call: Call, gradients: Any) -> None:
+    def _note(self, key: object, place: RawLocation, call: Call, gradients: object) -> None:
         arrived = jax.tree_util.tree_leaves(gradients)
         self.latest = [weakref.ref(x) for x in arrived if isinstance(x, jax.Array)]
         self._count += 1
@@ -297,7 +297,7 @@ def _weights_of_keras(call: Call, leaves: Sequence[Any]) -> list[str]:
     )
 
 
-def _outside(call: Call, leaf: Any) -> str:
+def _outside(call: Call, leaf: object) -> str:
     """The variable by which a function reads the very value that it is also given as an argument."""
     function: Any = call.function
     code = getattr(function, "__code__", None)

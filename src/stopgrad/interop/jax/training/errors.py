@@ -113,7 +113,7 @@ def _arguments(call: Call | None) -> list[tuple[str, Any]]:
     return [] if call is None else call.leaves()
 
 
-def _is_discrete(x: Any) -> bool:
+def _is_discrete(x: object) -> bool:
     dtype = getattr(x, "dtype", None)
     if dtype is None:
         return isinstance(x, (bool, int))

@@ -57,7 +57,7 @@ def holder_of(frame: FrameType) -> tuple[str, Any]:
 
 
 def kept_at(
-    name: str, tracer: Any, frame: FrameType, files: Sequence[str], origin: Location | None
+    name: str, tracer: object, frame: FrameType, files: Sequence[str], origin: Location | None
 ) -> Kept | None:
     """The line that keeps a value.
 

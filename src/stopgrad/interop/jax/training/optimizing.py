@@ -94,7 +94,7 @@ class Updates:
         original = self._original = optax.apply_updates
 
         @functools.wraps(original)
-        def apply_updates(params: Any, updates: Any) -> Any:
+        def apply_updates(params: object, updates: object) -> object:
             result = original(params, updates)
             if self._is_open and threading.get_ident() == self._thread:
                 try:
@@ -114,7 +114,7 @@ class Updates:
             optax.apply_updates = self._original
 
     def _look(
-        self, frame: FrameType | None, caller: FrameType, params: Any, updates: Any, result: Any
+        self, frame: FrameType | None, caller: FrameType, params: object, updates: object, result: object
     ) -> None:
         if frame is None:
             return
@@ -139,7 +139,7 @@ class Updates:
         if not traced:
             self._applied()
 
-    def _applied_at(self, place: RawLocation, frame: FrameType, caller: FrameType, params: Any) -> Applied:
+    def _applied_at(self, place: RawLocation, frame: FrameType, caller: FrameType, params: object) -> Applied:
         located, _ = jax.tree_util.tree_flatten_with_path(params)
         tails = [path_of("", path) for path, _ in located]
         shapes = [np.shape(leaf) for _, leaf in located]

@@ -72,7 +72,7 @@ def _own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
             yield child
 
 
-def value_of(name: str, frame: FrameType) -> Any:
+def value_of(name: str, frame: FrameType) -> object:
     """What a variable, an attribute or an element holds in a frame, without calling the user's code."""
     try:
         return _value(ast.parse(name, mode="eval").body, frame)
@@ -96,7 +96,7 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
     return None
 
 
-def _constant(node: ast.expr, frame: FrameType) -> Any:
+def _constant(node: ast.expr, frame: FrameType) -> object:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError):

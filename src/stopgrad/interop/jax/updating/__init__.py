@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ class Updated(NamedTuple):
 
 def updated(
     what: str,
-    f: Callable[..., object],
+    f: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     argnums: int | Sequence[int] | None,
@@ -67,7 +67,10 @@ def _undone(
         yield
 
 
-def _copies(tree: tuple[Any, ...] | dict[str, Any]) -> Any:
+T = TypeVar("T", tuple[Any, ...], dict[str, Any])
+
+
+def _copies(tree: T) -> T:
     """A structure with copies of its arrays; one with modules, which are shared, as it is."""
     return tree if modules_in(tree) else copied(tree)
 

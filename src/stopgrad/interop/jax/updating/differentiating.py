@@ -17,7 +17,7 @@ from stopgrad.interop.jax.tracing import path_of
 from stopgrad.interop.jax.training.arrays import has_slope
 from stopgrad.interop.jax.updating.modules import is_module, is_optimizer, modules_in, nnx, tied
 
-Loss = Callable[..., object]
+Loss = Callable[..., Any]
 
 
 class Training(NamedTuple):
@@ -64,7 +64,7 @@ class Differentiated(NamedTuple):
         }
 
 
-def leaves(first: str, tree: Any) -> list[tuple[str, Any]]:
+def leaves(first: str, tree: object) -> list[tuple[str, Any]]:
     """The leaves that can have a gradient, with their paths."""
     located, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [(path_of(first, path), leaf) for path, leaf in located if has_slope(leaf)]
@@ -85,7 +85,7 @@ class _Observed:
             return result
 
         @functools.wraps(f, updated=())
-        def first(*args: object, **kwargs: object) -> Any:
+        def first(*args: Any, **kwargs: Any) -> Any:
             result = observed(*args, **kwargs)
             return result[0] if self.has_aux else result
 
@@ -138,13 +138,13 @@ def differentiated(
 
 def _first_of(f: Loss) -> Loss:
     @functools.wraps(f, updated=())
-    def first(*args: object, **kwargs: object) -> Any:
+    def first(*args: Any, **kwargs: Any) -> Any:
         return f(*args, **kwargs)[0]
 
     return first
 
 
-def _numbers(what: str, grad: Any, argnums: int | Sequence[int] | None, count: int) -> list[int]:
+def _numbers(what: str, grad: object, argnums: int | Sequence[int] | None, count: int) -> list[int]:
     """The positions that are differentiated: those in a ``functools.partial``, those given, or the first."""
     own = getattr(grad, "keywords", {}).get("argnums")
     chosen: Any = own if own is not None else 0 if argnums is None else argnums
@@ -193,7 +193,7 @@ def _from_grad(
         gradient_function: Callable[..., object] = returned
         return gradient_function
 
-    def ready(*args: object, **kwargs: object) -> Any:
+    def ready(*args: object, **kwargs: object) -> object:
         observed.whole(*args, **kwargs)
         return grad(*args, **kwargs)
 
@@ -203,7 +203,7 @@ def _from_grad(
 def _refusing(what: str, gradient: Callable[..., object]) -> Callable[..., object]:
     """A gradient function that says what helps if JAX does not take the arguments."""
 
-    def called(*args: object, **kwargs: object) -> Any:
+    def called(*args: object, **kwargs: object) -> object:
         try:
             return gradient(*args, **kwargs)
         except TypeError as error:
@@ -221,13 +221,13 @@ def _refusing(what: str, gradient: Callable[..., object]) -> Callable[..., objec
 def _filtered(what: str, f: Loss, wrt: Any, numbers: Sequence[int], single: bool) -> Callable[..., object]:
     """The gradient with respect to the leaves for which a filter is true: a function, or a tree."""
 
-    def gradient(*args: object, **kwargs: object) -> Any:
+    def gradient(*args: object, **kwargs: object) -> object:
         masks = [
             _mask(what, wrt if single or callable(wrt) else wrt[i], args[n]) for i, n in enumerate(numbers)
         ]
         split = [jax.tree_util.tree_flatten(args[n], is_leaf=lambda x: x is None) for n in numbers]
 
-        def loss_of(chosen: list[list[Any]]) -> Any:
+        def loss_of(chosen: list[list[Any]]) -> object:
             arguments = list(args)
             for n, (every, structure), mask, some in zip(numbers, split, masks, chosen, strict=True):
                 rest = iter(some)
@@ -249,7 +249,7 @@ def _filtered(what: str, f: Loss, wrt: Any, numbers: Sequence[int], single: bool
     return gradient
 
 
-def _mask(what: str, wrt: Any, tree: Any) -> list[bool]:
+def _mask(what: str, wrt: object, tree: object) -> list[bool]:
     """Whether a filter is true, for each leaf; one of booleans may be the beginning of the structure."""
 
     def is_none(x: object) -> bool:
@@ -272,7 +272,7 @@ def _mask(what: str, wrt: Any, tree: Any) -> list[bool]:
 # -------------------------------------------------------------------------------------- what it returned
 
 
-def _candidates(returned: Any, observed: _Observed) -> list[Any]:
+def _candidates(returned: object, observed: _Observed) -> list[Any]:
     """The parts of what a gradient function returned that may be the gradient, the likeliest first."""
     if not isinstance(returned, tuple) or len(returned) != 2:
         return [returned]
@@ -282,7 +282,7 @@ def _candidates(returned: Any, observed: _Observed) -> list[Any]:
     return [returned, returned[1]]
 
 
-def _by_path(gradient: Any, trees: Sequence[tuple[str, Any]], is_single: bool) -> dict[str, Any] | None:
+def _by_path(gradient: object, trees: Sequence[tuple[str, Any]], is_single: bool) -> dict[str, Any] | None:
     """The leaves of a gradient by the paths of the arguments; None if it is none of these."""
     parts = [gradient] if is_single else gradient
     if not isinstance(parts, (list, tuple)) or len(parts) != len(trees):

@@ -43,7 +43,7 @@ def keras_steps(what: str, model: Any, args: Sequence[Any], training: Training) 
     xs = keras.by_path(keras.parameters_of(model))
     trained = {name: v for name, v in xs.items() if v.trainable}
 
-    def value(values: dict[str, Any]) -> Any:
+    def value(values: dict[str, Any]) -> object:
         with keras.scope([(v, values[name]) for name, v in trained.items()]):
             return loss(model, *args)
 

@@ -33,13 +33,13 @@ class _Recording(NamedTuple):
     """An optax transformation that notes which leaves its update passes on as they are."""
 
     init: Callable[..., object]
-    update: Callable[..., object]
+    update: Callable[..., tuple[Any, Any]]
 
 
 def _recording(tx: Any, raw: list[tuple[Any, ...]]) -> _Recording:
     """A transformation that does what another does, and notes the paths at which it hands on what it got."""
 
-    def update(gradients: Any, state: Any, params: Any = None, **more: object) -> tuple[Any, Any]:
+    def update(gradients: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, Any]:
         updates, state = tx.update(gradients, state, params, **more)
         received = jax.tree_util.tree_flatten_with_path(gradients)[0]
         passed = dict(jax.tree_util.tree_flatten_with_path(updates)[0])
@@ -62,7 +62,7 @@ def _is_train_state(x: object) -> bool:
 
 
 def stepping(
-    what: str, optimizer: Any, args: Sequence[Any], kwargs: Mapping[str, Any], derivative: Differentiated
+    what: str, optimizer: object, args: Sequence[Any], kwargs: Mapping[str, Any], derivative: Differentiated
 ) -> Stepping:
     """What does updates of the differentiated arguments.
 
@@ -116,13 +116,13 @@ class _OfTransformation:
         self._state = tx.init(self._params(self._whole)) if state is None else copied(state[0])
         self.raw: set[str] = set()
 
-    def _params(self, trees: Sequence[Any]) -> Any:
+    def _params(self, trees: Sequence[Any]) -> object:
         """The parameters in the structure of the gradient: without the leaves that it leaves out."""
         derivative = self._derivative
         parts = []
         for n, tree in zip(derivative.argnums, trees, strict=True):
 
-            def part(path: Any, leaf: Any, name: str = derivative.names[n]) -> Any:
+            def part(path: Any, leaf: Any, name: str = derivative.names[n]) -> object:
                 return leaf if path_of(name, path) in derivative.handed else None
 
             parts.append(jax.tree_util.tree_map_with_path(part, tree))
@@ -133,7 +133,7 @@ class _OfTransformation:
         if not self._has_extra:
             return {}
 
-        def value(params: Any) -> Any:
+        def value(params: Any) -> object:
             arguments = list(self._args)
             trees = self._merged([params] if self._derivative.is_single else params)
             for n, tree in zip(self._derivative.argnums, trees, strict=True):
@@ -216,9 +216,7 @@ class _OfModule:
 class _OfFunction:
     """A function of parameters and gradients that returns new parameters."""
 
-    def __init__(
-        self, function: Callable[..., object], args: Sequence[Any], derivative: Differentiated
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], args: Sequence[Any], derivative: Differentiated) -> None:
         self._function, self._derivative = function, derivative
         trees = [args[n] for n in derivative.argnums]
         self._params: Any = trees[0] if derivative.is_single else tuple(trees)
@@ -232,7 +230,7 @@ class _OfFunction:
 def copied(tree: Any) -> Any:
     """A structure with copies of its arrays, which may be donated or written into."""
 
-    def copy(x: Any) -> Any:
+    def copy(x: object) -> object:
         if hasattr(x, "copy") and not isinstance(x, jax.Array) and hasattr(x, "dtype"):
             return x.copy()
         if not isinstance(x, jax.Array) or isinstance(x, jax.core.Tracer) or x.is_deleted():

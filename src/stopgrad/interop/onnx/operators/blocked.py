@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import stopgrad as sg
-from stopgrad.interop.onnx.operators.calling import Call, Known, Rule, Table
+from stopgrad.interop.onnx.operators.calling import Call, Known, Table
 from stopgrad.interop.onnx.operators.contrib import fused_conv
 from stopgrad.interop.onnx.operators.pooling import POOLING
 from stopgrad.interop.onnx.operators.resizing import RESIZING
@@ -95,7 +94,7 @@ def from_blocks(node: Call, x: sg.Output) -> sg.Output:
     return sg.moveaxis(y, 1, -1) if node.attribute("channels_last", 0) else y
 
 
-def _inside(rule: Callable[[Call, sg.Output], sg.Output]) -> Rule:
+def _inside(rule: Any) -> Any:
     """A rule for tensors as they are elsewhere, between blocks."""
     return lambda node, x: _blocked(node, rule(node, _opened(node, x)))
 
@@ -146,16 +145,15 @@ def _upsampled(node: Call, x: sg.Output) -> object:
     return RESIZING["Resize"](node.having(how), x, None, Known(np.array(scales, np.float32)))
 
 
-BLOCKED: Table = {
-    f"com.microsoft.nchwc::{name}": rule
-    for name, rule in {
-        "ReorderInput": into_blocks,
-        "ReorderOutput": from_blocks,
-        "Conv": convolution,
-        "Upsample": _inside(_upsampled),
-        **{
-            name: _inside(POOLING[name])
-            for name in ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")
-        },
-    }.items()
+_RULES: Table = {
+    "ReorderInput": into_blocks,
+    "ReorderOutput": from_blocks,
+    "Conv": convolution,
+    "Upsample": _inside(_upsampled),
+    **{
+        name: _inside(POOLING[name])
+        for name in ("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool")
+    },
 }
+
+BLOCKED: Table = {f"com.microsoft.nchwc::{name}": rule for name, rule in _RULES.items()}

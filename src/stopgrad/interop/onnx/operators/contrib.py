@@ -287,7 +287,7 @@ def attention(
     past: sg.Output | None = None,
     extra: sg.Output | None = None,
     past_length: sg.Output | None = None,
-) -> sg.Output:
+) -> Any:
     """Attention whose queries, keys and values come from one product."""
     if past_length is not None:
         node.fail("it is translated without a shared buffer for the past")
@@ -321,14 +321,14 @@ def multi_head_attention(
     node: Call,
     q: sg.Output,
     k: sg.Output | None = None,
-    v: sg.Output | None = None,
+    v: Any = None,
     bias: sg.Output | None = None,
     mask: sg.Output | None = None,
     extra: sg.Output | None = None,
     past_k: sg.Output | None = None,
-    past_v: sg.Output | None = None,
+    past_v: Any = None,
     *rest: sg.Output | None,
-) -> tuple[sg.Output, sg.Output, sg.Output | None, sg.Output]:
+) -> Any:
     heads = int(node.attribute("num_heads"))
     if any(x is not None for x in rest):
         node.fail("it is translated without a shared buffer for the past")
@@ -365,12 +365,12 @@ def group_query_attention(
     past_v: sg.Output | None,
     lengths: sg.Output,
     total: sg.Output,
-    cos: sg.Output | None = None,
-    sin: sg.Output | None = None,
+    cos: Any = None,
+    sin: Any = None,
     places: sg.Output | None = None,
     bias: sg.Output | None = None,
     *rest: sg.Output | None,
-) -> tuple[sg.Output, sg.Output, sg.Output]:
+) -> Any:
     """Grouped-query attention without a cache, as in training."""
     heads, shared = int(node.attribute("num_heads")), int(node.attribute("kv_num_heads"))
     for x in (past_k, past_v):

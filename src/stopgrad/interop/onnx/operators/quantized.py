@@ -8,6 +8,7 @@ rounded from, and what makes floats of them takes their gradient to these.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -109,7 +110,7 @@ def _centred(node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DTyp
     return x if zero_point is None else sg.subtract(x, sg.cast(zero_point, dtype))
 
 
-def _by_rows(point: sg.Output | None) -> sg.Output | None:
+def _by_rows(point: sg.Output | None) -> Any:
     """A number for each row, shaped to broadcast with the matrix."""
     return sg.expand_dims(point, -1) if point is not None and point.ndim == 1 else point
 
@@ -144,13 +145,13 @@ def quantized_matmul(
     b_zero: sg.Output,
     scale: sg.Output,
     zero: sg.Output,
-) -> sg.Output:
+) -> Any:
     whole = node.floated(integer_product(node, a, b, a_zero, b_zero), sg.float64)
     factor = sg.realdiv(sg.multiply(_by_rows(a_scale), b_scale), scale)
     return quantized(node, sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
 
 
-def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> sg.Output | None:
+def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> Any:
     return along(x, axis, ndim) if x is not None and x.ndim == 1 else x
 
 
@@ -185,7 +186,7 @@ def quantized_convolution(
     scale: sg.Output,
     zero: sg.Output,
     bias: sg.Output | None = None,
-) -> sg.Output:
+) -> Any:
     whole = integer_convolution(node, x, w, x_zero, w_zero)
     if bias is not None:
         whole = sg.add(whole, along(sg.cast(bias, sg.float64), 1, x.ndim))
@@ -251,7 +252,7 @@ def pair(combine: Callable[[sg.Output, sg.Output], sg.Output]) -> Callable[..., 
         b_zero: sg.Output | None,
         scale: sg.Output,
         zero: sg.Output | None = None,
-    ) -> sg.Output:
+    ) -> Any:
         y = combine(floats(node, a, a_scale, a_zero), floats(node, b, b_scale, b_zero))
         return wholes(node, y, scale, zero)
 
@@ -268,7 +269,7 @@ def single(compute: Callable[[Call, sg.Output], sg.Output]) -> Callable[..., sg.
         x_zero: sg.Output | None,
         scale: sg.Output,
         zero: sg.Output | None = None,
-    ) -> sg.Output:
+    ) -> Any:
         return wholes(node, compute(node, floats(node, x, x_scale, x_zero)), scale, zero)
 
     return rule
@@ -325,22 +326,21 @@ QUANTIZED: Table = {
     "QLinearConv": quantized_convolution,
 }
 
-QUANTIZED |= {
-    f"com.microsoft::{name}": rule
-    for name, rule in {
-        "QuantizeLinear": quantize,
-        "DequantizeLinear": dequantize,
-        "QGemm": quantized_affine,
-        "QLinearAdd": pair(sg.add),
-        "QLinearMul": pair(sg.multiply),
-        "QLinearGlobalAveragePool": single(_global_mean),
-        "QLinearSigmoid": single(lambda node, x: sg.sigmoid(x)),
-        "QLinearLeakyRelu": single(_leaky),
-        "QLinearSoftmax": single(_shares),
-        "QLinearConcat": quantized_joined,
-        "DynamicQuantizeMatMul": dynamic_product,
-    }.items()
+_MICROSOFT: Table = {
+    "QuantizeLinear": quantize,
+    "DequantizeLinear": dequantize,
+    "QGemm": quantized_affine,
+    "QLinearAdd": pair(sg.add),
+    "QLinearMul": pair(sg.multiply),
+    "QLinearGlobalAveragePool": single(_global_mean),
+    "QLinearSigmoid": single(lambda node, x: sg.sigmoid(x)),
+    "QLinearLeakyRelu": single(_leaky),
+    "QLinearSoftmax": single(_shares),
+    "QLinearConcat": quantized_joined,
+    "DynamicQuantizeMatMul": dynamic_product,
 }
+
+QUANTIZED |= {f"com.microsoft::{name}": rule for name, rule in _MICROSOFT.items()}
 
 ROUNDS = frozenset(
     {"QuantizeLinear", "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "QGemm"}

@@ -43,8 +43,9 @@ def convolution_of_floats(node: Call, x: sg.Output, w: sg.Output, b: sg.Output |
     return _to_back(conv(node, _to_front(x), _to_front(w), b))
 
 
-def maxima(node: Call, x: sg.Output) -> sg.Output:
-    return _to_back(max_pool(node, _to_front(x)))
+def maxima(node: Call, x: sg.Output) -> Any:
+    largest: Any = max_pool(node, _to_front(x))  # One result: the operator has no indices.
+    return _to_back(largest)
 
 
 def _means(node: Call, x: sg.Output) -> sg.Output:
@@ -129,7 +130,7 @@ def attention(
     x_zero: sg.Output | None = None,
     zero: sg.Output | None = None,
     past: sg.Output | None = None,
-) -> sg.Output:
+) -> Any:
     """``QAttention``: the product that makes queries, keys and values is one of whole numbers."""
     factors = (sg.reshape(x_scale, []), sg.reshape(scale, []) if scale.shape == (1,) else scale)
     x_zero = None if x_zero is None else sg.reshape(x_zero, [])

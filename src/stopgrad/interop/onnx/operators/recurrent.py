@@ -7,6 +7,7 @@ them do not change the state, in either direction, and their results are 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
@@ -49,7 +50,7 @@ not use."""
 
 
 def _bound(
-    function: Callable[[sg.Output, float, float], sg.Output], alpha: float, beta: float, clip: float | None
+    function: Callable[[Any, float, float], Any], alpha: float, beta: float, clip: float | None
 ) -> Activation:
     """A function of x alone, after clipping x to [-clip, clip]."""
     if clip is None:
@@ -168,7 +169,7 @@ class Kind:
     states: int
     step: Step
 
-    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Step) -> None:
+    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Callable[..., Any]) -> None:
         self.gates, self.activations, self.states, self.step = gates, activations, states, step
 
 
@@ -185,7 +186,7 @@ def recurrent(kind: Kind) -> Rule:
         h: sg.Output | None = None,
         c: sg.Output | None = None,
         peepholes: sg.Output | None = None,
-    ) -> tuple[sg.Output | None, ...]:
+    ) -> Any:
         names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         direction = str(node.attribute("direction", "forward"))
         if direction not in names:
@@ -221,7 +222,7 @@ def _start(state: sg.Output | None, i: int, x: sg.Output, units: Size) -> Tensor
     return sg.zeros([x.shape[1], units], x.dtype) if state is None else state[i]
 
 
-def _inside(x: sg.Output, lengths: sg.Output) -> sg.Output:
+def _inside(x: sg.Output, lengths: sg.Output) -> Any:
     """Whether each element is before the end of its sequence: [time, batch, 1]."""
     steps = along(sg.range(0, x.shape[0], dtype=lengths.dtype), 0, 3)
     return sg.less(steps, along(lengths, 1, 3))
@@ -253,13 +254,13 @@ def _run(
     kind: Kind,
     layer: Layer,
     projected: sg.Output,
-    start: State,
+    start: tuple[Any, ...],
     inside: sg.Output | None,
     backwards: bool,
-) -> tuple[sg.Output, State]:
+) -> tuple[Any, tuple[Any, ...]]:
     """The states after each step, and the last ones."""
 
-    def step(state: State, now: sg.Output | Sequence[sg.Output]) -> tuple[State, sg.Output]:
+    def step(state: State, now: Any) -> tuple[State, sg.Output]:
         x, here = now if inside is not None else (now, None)
         new = kind.step(layer, x, state)
         if here is None:

@@ -14,11 +14,11 @@ from stopgrad.interop.onnx.operators.moving import checked_axes, checked_axis
 from stopgrad.interop.shared.conversions import brought, product
 
 
-def _reduced(function: Callable[..., object]) -> Rule:
+def _reduced(function: Callable[..., Any]) -> Rule:
     """A reduction; its axes are an operand, in older opsets an attribute."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> sg.Output:
+    def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> Any:
         listed = node.attribute("axes") if axes is None else node.known(1, axes).reshape(-1).tolist()
         if not listed and node.attribute("noop_with_empty_axes", 0):
             return x
@@ -47,10 +47,10 @@ def _extreme(
     x: sg.Output,
     axes: Sequence[int],
     keepdims: bool,
-    function: Callable[..., object],
-    of_bools: Callable[..., object],
+    function: Callable[..., Any],
+    of_bools: Callable[..., Any],
     high: bool,
-) -> sg.Output:
+) -> Any:
     if x.dtype.is_bool:
         return of_bools(x, axes, keepdims)
     if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
@@ -93,10 +93,10 @@ def _log_of_exponentials(x: sg.Output, axes: tuple[int, ...], keepdims: bool) ->
 # -------------------------------------------------------------------------------------------- places
 
 
-def _place(function: Callable[..., object]) -> Rule:
+def _place(function: Callable[..., Any]) -> Rule:
     """The index of the largest or smallest element along an axis."""
 
-    def rule(node: Call, x: sg.Output) -> sg.Output:
+    def rule(node: Call, x: sg.Output) -> Any:
         axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
         if node.attribute("select_last_index", 0):
             index = function(sg.flip(x, axis), axis, sg.int64)
@@ -113,11 +113,11 @@ def _hardmax(node: Call, x: sg.Output) -> sg.Output:
     return sg.one_hot(sg.argmax(x, axis, sg.int64), x.shape[axis], axis=axis, dtype=x.dtype)
 
 
-def _running(function: Callable[..., object]) -> Rule:
+def _running(function: Callable[..., Any]) -> Rule:
     """Cumulative sums or products."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> sg.Output:
+    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
         along = checked_axis(node, int(node.number(1, axis)), x.ndim)
         exclusive, reverse = (bool(node.attribute(name, 0)) for name in ("exclusive", "reverse"))
         return function(x, along, exclusive, reverse)

@@ -209,7 +209,7 @@ class OpenAxis:
         self.width = sg.multiply(self.scale, self.old)
 
 
-def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpolation) -> sg.Output:
+def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpolation) -> Any:
     """As :func:`interpolated`, for symbolic sizes: indices and weights are computed in the graph."""
     if how.smooth or how.transform == "tf_crop_and_resize":
         node.fail(
@@ -233,7 +233,7 @@ def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpola
     return sg.add_n([sg.multiply(pixels, w) for pixels, w in zip(neighbours, shares, strict=True)])
 
 
-def _clipped(numbers: sg.Output, axis: OpenAxis) -> sg.Output:
+def _clipped(numbers: Tensor, axis: OpenAxis) -> Tensor:
     """Indices of elements, clipped to the axis."""
     return sg.minimum(sg.maximum(numbers, 0), axis.last)
 
@@ -302,10 +302,10 @@ def _kept_ratio(
 def resize(
     node: Call,
     x: sg.Output,
-    roi: sg.Output | Known | None = None,
+    roi: Any = None,
     scales: sg.Output | Known | None = None,
     sizes: sg.Output | Known | None = None,
-) -> sg.Output:
+) -> Any:
     how = Interpolation(node)
     axes = [axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or range(x.ndim)]
     parts: list[tuple[float, float]] = [(0.0, 1.0)] * x.ndim

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +9,7 @@ import onnx
 
 import stopgrad as sg
 from stopgrad.base.types import Size
-from stopgrad.interop.onnx.operators.calling import Body, Known, Value
+from stopgrad.interop.onnx.operators.calling import Body, Known
 from stopgrad.interop.onnx.reading import array_from
 
 _PASSES = frozenset({"Identity", "Cast", "Squeeze", "Reshape", "Unsqueeze"})
@@ -39,12 +38,12 @@ class Trips:
         count: the most steps, a number or a symbolic size.
     """
 
-    def __init__(self, body: Body, states: Sequence[Value], count: Size) -> None:
+    def __init__(self, body: Body, states: list[Any], count: Any) -> None:
         self._nodes = {str(y): node for node in body.graph.node for y in node.output}
         self._arrays = {str(t.name): t for t in body.graph.initializer}
         self._body, self._states, self._count = body, states, count
 
-    def all_made(self, condition: sg.Output | bool) -> bool:
+    def all_made(self, condition: Any) -> bool:
         """Whether no condition ends the loop before its count."""
         return self._begins(condition) and self._holds(self._body.outputs[0])
 

@@ -21,7 +21,6 @@ from stopgrad.interop.onnx.training.adapters import Lora
 from stopgrad.interop.onnx.training.budget.fitting import Budget
 from stopgrad.interop.onnx.training.losses import LOSSES
 from stopgrad.interop.onnx.training.specs import Spec, function_of, spec_of
-from stopgrad.train.optimizers.rules import Rate
 from stopgrad.train.optimizers.schedules import Schedule
 from stopgrad.train.optimizers.update import Update
 
@@ -102,7 +101,7 @@ class Asked:
         if self.learning_rate is not None and self.schedule is not None:
             raise ArgumentError("a schedule gives the learning rate; leave one of the two out")
 
-    def settings(self, rate: Rate | None) -> dict[str, Any]:
+    def settings(self, rate: Any) -> dict[str, Any]:
         """The optimiser's arguments besides its options, among them the learning rate of the step."""
         arguments: dict[str, Any] = {"learning_rate": rate}
         if self.optimizer.spec.name == "muon":

@@ -14,7 +14,6 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, GradientError
 from stopgrad.base.namespaces import require
-from stopgrad.graph.operands import NumpyArray
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.exporting import resting
 from stopgrad.interop.onnx.weights import Verdict
@@ -28,8 +27,8 @@ _RELATIVE, _LEAST = 0.02, 1e-6
 
 
 def compare(
-    module: torch.nn.Module | None,
-    inputs: torch.Tensor | Sequence[torch.Tensor] | None,
+    module: Any,
+    inputs: Any,
     model: Model,
     trained: Sequence[str],
     verdicts: Mapping[str, Verdict],
@@ -110,7 +109,7 @@ def _without(
     )
 
 
-def _of_module(module: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> dict[str, NumpyArray | None]:
+def _of_module(module: torch.nn.Module, arguments: Sequence[torch.Tensor]) -> dict[str, Any]:
     """The gradient of the sum of the squares of the module's results, by the names of its parameters."""
     torch = require("torch", "training(module=...)", "torch")
     parameters = dict(module.named_parameters())

@@ -270,7 +270,7 @@ class _Read(NamedTuple):
 
     trained: Model
     used: Model
-    shapes: Forms | None
+    shapes: Forms
     verdicts: Mapping[str, Verdict]
     notes: list[str]
 

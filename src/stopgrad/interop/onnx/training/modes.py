@@ -33,8 +33,8 @@ class Forms:
         notes: remarks for the user.
     """
 
-    training: onnx.ModelProto
-    inference: onnx.ModelProto
+    training: Any
+    inference: Any
     statistics: dict[str, str] = field(default_factory=dict)
     fixed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -195,7 +195,7 @@ def _find_statistics(both: Forms) -> None:
                 graph.output.append(onnx.helper.make_empty_tensor_value_info(result))
 
 
-def opened(model: onnx.ModelProto, weights: list[str]) -> onnx.ModelProto:
+def opened(model: onnx.ModelProto, weights: list[str]) -> Any:
     """A model with some of its initializers turned into inputs, after its own.
 
     Quantised ones become inputs of floats, in place of what makes floats of them.

@@ -73,13 +73,13 @@ class Call(calling.Call):
         outputs: int,
         attributes: dict[str, Any],
         operands: Sequence[Any],
-        translator: Translator,
+        translator: Any,
         open_attributes: Mapping[str, Any] | None = None,
         depth: int = 0,
-        space: Space | None = None,
+        space: Any = None,
     ) -> None:
         super().__init__(op_type, name, outputs, attributes, operands, translator)
-        self._space = space
+        self._space: Any = space
         self.open_attributes = open_attributes or {}
         self._depth = depth
 
@@ -103,7 +103,7 @@ class Call(calling.Call):
         count: int = self._space.body.read_results(self.name.removeprefix(self._space.path))
         return count
 
-    def captured(self, function: str) -> list[object] | None:
+    def captured(self, function: str) -> list[Any] | None:
         """What a function took from the one around the node; None if it is not known here."""
         captures: list[object] = []
         for name, source in self.library.objects.captured.get(function, ()):

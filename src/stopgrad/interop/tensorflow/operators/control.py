@@ -59,9 +59,7 @@ Build = Callable[[list[Callable[[], list[Any]]]], Sequence[sg.Output] | sg.Outpu
 """Builds the choice between functions without arguments."""
 
 
-def _chosen(
-    node: Call, functions: Sequence[Function], args: Sequence[object], build: Build
-) -> tuple[Any, ...]:
+def _chosen(node: Call, functions: Sequence[Function], args: Sequence[Any], build: Any) -> tuple[Any, ...]:
     """One of several functions; *build* gets them as functions without arguments."""
     results = _Results(node)
 

@@ -7,6 +7,7 @@ every engine, which are not those of TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def _truncated(node: Call, key: sg.Output, shape: list[Size]) -> sg.Output:
 
 def _stateful(draw: Drawn) -> Rule:
     @knows(0)
-    def rule(node: Call, shape: sg.Output | Known) -> sg.Output:
+    def rule(node: Call, shape: sg.Output | Known) -> Any:
         return draw(node, _own_key(node), list(node.sizes(shape)))
 
     return rule
@@ -91,7 +92,7 @@ def _key_at(key: sg.Output, counter: sg.Output) -> sg.Output:
 
 def _stateless(draw: Drawn) -> Rule:
     @knows(0)
-    def rule(node: Call, shape: sg.Output | Known, seed: sg.Output) -> sg.Output:
+    def rule(node: Call, shape: sg.Output | Known, seed: sg.Output) -> Any:
         return draw(node, _key_from(seed), list(node.sizes(shape)))
 
     return rule
@@ -99,9 +100,7 @@ def _stateless(draw: Drawn) -> Rule:
 
 def _stateless_v2(draw: Drawn) -> Rule:
     @knows(0, 3)
-    def rule(
-        node: Call, shape: sg.Output | Known, key: sg.Output, counter: sg.Output, algorithm: sg.Output | Known
-    ) -> sg.Output:
+    def rule(node: Call, shape: sg.Output | Known, key: sg.Output, counter: sg.Output, algorithm: Any) -> Any:
         return draw(node, _key_at(key, counter), list(node.sizes(shape)))
 
     return rule
@@ -109,7 +108,7 @@ def _stateless_v2(draw: Drawn) -> Rule:
 
 @knows(0)
 def _stateless_integers(
-    node: Call, shape: sg.Output | Known, seed: sg.Output, low: sg.Output | Known, high: sg.Output | Known
+    node: Call, shape: sg.Output | Known, seed: sg.Output, low: Any, high: Any
 ) -> sg.Output:
     return sg.random_integers(list(node.sizes(shape)), _key_from(seed), low, high, low.dtype)
 
@@ -120,9 +119,9 @@ def _stateless_integers_v2(
     shape: sg.Output | Known,
     key: sg.Output,
     counter: sg.Output,
-    algorithm: sg.Output | Known,
-    low: sg.Output | Known,
-    high: sg.Output | Known,
+    algorithm: Any,
+    low: Any,
+    high: Any,
 ) -> sg.Output:
     return sg.random_integers(list(node.sizes(shape)), _key_at(key, counter), low, high, low.dtype)
 
@@ -135,7 +134,7 @@ def _stateless_multinomial(
     return brought(drawn, wanted_dtype(node, "output_dtype", sg.int64))
 
 
-def _key_and_counter(node: Call, seed: sg.Output) -> tuple[sg.Output, sg.Output]:
+def _key_and_counter(node: Call, seed: sg.Output) -> Any:
     """A number of 64 bits that stands for the seed, and a counter at its beginning."""
     low, high = (sg.cast(_low(seed[i]), sg.uint64) for i in (0, 1))
     number = sg.bitwise_xor(low, sg.left_shift(high, brought(32, sg.uint64)))

@@ -101,21 +101,19 @@ def _ones_like(node: Call, x: sg.Output) -> sg.Output:
 
 
 @knows(0)
-def _empty(node: Call, shape: sg.Output | Known) -> sg.Output:
+def _empty(node: Call, shape: sg.Output | Known) -> Any:
     """``Empty``: what it holds is not defined, so it may be zeros."""
     return sg.zeros(list(node.sizes(shape)), wanted_dtype(node, "dtype"))
 
 
 @knows(0, 1, 2)
-def _range(
-    node: Call, start: sg.Output | Known, limit: sg.Output | Known, delta: sg.Output | Known
-) -> sg.Output:
+def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
     dtype = wanted_dtype(node, "Tidx", sg.int32)
     first, last, step = (_number(node, x) for x in (start, limit, delta))
     if not any(isinstance(x, sg.Dim) for x in (first, last, step)):
         if step == 0 or not all(map(math.isfinite, (first, last, step))):
             node.fail("a range has steps that are not 0, and finite limits")
-        count: sg.Output | Known = max(-((first - last) // step), 0)
+        count: Any = max(-((first - last) // step), 0)
         if dtype.is_floating:  # Rounded as numbers of this type.
             ends = np.asarray([first, last, step], dtype.numpy)
             count = max(np.ceil((ends[1] - ends[0]) / ends[2]), 0)

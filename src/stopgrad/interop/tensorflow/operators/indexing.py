@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def _written(function: Callable[..., sg.Output]) -> Rule:
 
 
 @knows(*range(64))
-def _stitched(node: Call, *operands: object) -> sg.Output:
+def _stitched(node: Call, *operands: Any) -> Any:
     """Rows put where their indices say, which are known; of several for one place the last counts."""
     half = len(operands) // 2
     places = [node.known(x).reshape(-1) for x in operands[:half]]

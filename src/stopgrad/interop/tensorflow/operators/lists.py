@@ -37,24 +37,20 @@ class TensorList:
     __slots__ = ("_rows", "base", "dtype", "grows", "index", "item", "length", "shape", "was_read")
 
     length: Size
-    _rows: sg.Output | None
+    _rows: Any
     grows: bool
     was_read: bool
 
     def __init__(
-        self,
-        length: Size,
-        shape: Sequence[Size | None] | None,
-        dtype: DType | None,
-        rows: sg.Output | None = None,
+        self, length: Any, shape: Sequence[Any] | None, dtype: DType | None, rows: sg.Output | None = None
     ) -> None:
         self.length, self.dtype, self._rows = length, dtype, rows
         self.shape: tuple[Size | None, ...] | None = tuple(shape) if shape is not None else None
         if rows is not None:
             self.shape, self.dtype = tuple(rows.shape[1:]), rows.dtype
         self.base: TensorList | None = None
-        self.index: sg.Output | Known | None = None
-        self.item: sg.Output | None = None
+        self.index: Any = None
+        self.item: Any = None
         self.grows = False
         self.was_read = False
 
@@ -81,7 +77,7 @@ class TensorList:
         self.was_read = True
         return self.rows()
 
-    def rows(self) -> sg.Output:
+    def rows(self) -> Any:
         """As :meth:`filled`, where the list is only handed on."""
         if self._rows is None and self.base is not None:
             if self.grows:
@@ -206,18 +202,12 @@ def _gathered(node: Call, x: object, indices: sg.Output, shape: sg.Output | Know
 
 
 @knows(1, 2, 3)
-def _scattered(
-    node: Call,
-    x: sg.Output,
-    indices: sg.Output | Known,
-    shape: sg.Output | Known,
-    count: sg.Output | Known | None = None,
-) -> TensorList:
+def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = None) -> TensorList:
     size = -1 if count is None else node.sizes(count)[0]
     length = size if isinstance(size, sg.Dim) or size >= 0 else None
     if length is None:
         length = int(node.known(indices).max(initial=-1)) + 1
-    rows = sg.zeros([length, *x.shape[1:]], x.dtype)
+    rows: Any = sg.zeros([length, *x.shape[1:]], x.dtype)
     return TensorList(length, None, None, _written(rows, node.tensor(indices), x))
 
 
@@ -274,9 +264,7 @@ def _resized(node: Call, x: object, count: sg.Output | Known) -> TensorList:
 
 
 @knows(0, 1, 2)
-def _joined(
-    node: Call, x: object, shape: sg.Output | Known | None = None, lengths: sg.Output | Known | None = None
-) -> tuple[Any, ...]:
+def _joined(node: Call, x: object, shape: Any = None, lengths: Any = None) -> tuple[Any, ...]:
     """The elements, which have one shape here, one behind the other; and their lengths."""
     rows = _listed(node, x).filled()
     if rows.ndim < 2:

@@ -103,7 +103,7 @@ class Loop:
 
     # -------------------------------------------------------------------------------------------- bodies
 
-    def _arguments(self, carry: Sequence[Any], step: sg.Output) -> list[Any]:
+    def _arguments(self, carry: Sequence[Any], step: Any) -> list[Any]:
         """What the functions are given: the carry, and the rest as it is."""
         arguments = list(self.states)
         for k, x in zip(self._carried, carry, strict=True):
@@ -161,7 +161,7 @@ class Loop:
         for k in sorted(self.rows):
             self._settle_list(k, args, returned[k])
 
-    def _settle_list(self, k: int, args: Sequence[Any], returned: object) -> None:
+    def _settle_list(self, k: int, args: Sequence[Any], returned: Any) -> None:
         """Decide whether a list becomes rows of a scan; if not, what its elements are."""
         if not isinstance(returned, TensorList):
             raise Refused(f"its state {k} is a list only in the beginning")
@@ -181,7 +181,7 @@ class Loop:
 
     # --------------------------------------------------------------------------------------------- scans
 
-    def _steps(self) -> sg.Output:
+    def _steps(self) -> Any:
         return sg.range(0, self.trips.count, dtype=sg.int32)
 
     def _scanned(self) -> tuple[Any, ...]:
@@ -256,11 +256,11 @@ def _same(a: Size, b: Size) -> bool:
     return isinstance(a, sg.Dim) == isinstance(b, sg.Dim) and bool(a == b)
 
 
-def _depends(shape: sg.Output | Known) -> bool:
+def _depends(shape: Any) -> bool:
     return any(size is None for size in shape)
 
 
-def _known(value: Size, dtype: DType) -> Known:
+def _known(value: Any, dtype: Any) -> Known:
     if isinstance(value, sg.Dim):
         array = np.empty((), object)
         array[()] = value

@@ -102,7 +102,7 @@ def _tiled(node: Call, x: sg.Output, multiples: sg.Output | Known) -> sg.Output:
 
 
 @knows(-1)
-def _concat(node: Call, *operands: object) -> sg.Output:
+def _concat(node: Call, *operands: Any) -> sg.Output:
     *xs, axis = operands
     return _joined(xs, axis_in(node, axis, xs[0].ndim))
 
@@ -229,7 +229,7 @@ def _mirrored(node: Call, x: sg.Output, pairs: sg.Output | Known) -> sg.Output:
 
 
 @knows(1)
-def _mirrored_grad(node: Call, g: sg.Output, pairs: sg.Output | Known) -> sg.Output:
+def _mirrored_grad(node: Call, g: sg.Output, pairs: sg.Output | Known) -> Any:
     margins, mode = pairs_in(node, pairs, g.ndim), str(node.attribute("mode"))
     start = sg.zeros([size - sum(pair) for size, pair in zip(g.shape, margins, strict=True)], g.dtype)
     (gradient,) = pulled(lambda x: sg.pad(x, margins, mode), [start], [g])

@@ -57,7 +57,7 @@ def _logarithm_of_determinant(node: Call, x: sg.Output) -> tuple[sg.Output, ...]
     return tuple(sg.slogdet(x))
 
 
-def _eigen(node: Call, x: sg.Output) -> sg.Output:
+def _eigen(node: Call, x: sg.Output) -> Any:
     """Of the lower triangle alone, where the gradient arrives, too."""
     below = sg.tril(x, -1)
     x = sg.add(sg.tril(x), sg.adjoint(below))
@@ -66,7 +66,7 @@ def _eigen(node: Call, x: sg.Output) -> sg.Output:
     return sg.eigvalsh(x), sg.zeros([0], x.dtype)
 
 
-def _singular(node: Call, x: sg.Output) -> sg.Output:
+def _singular(node: Call, x: sg.Output) -> Any:
     """TensorFlow's order: the values first, and v rather than its adjoint."""
     if not node.attribute("compute_uv", True):
         nothing = sg.zeros([0], x.dtype)
@@ -96,18 +96,13 @@ def _offsets(node: Call, k: sg.Output | Known | None) -> int | tuple[int, ...]:
     return tuple(offsets)
 
 
-def _one_size(node: Call, x: Any) -> sg.Output:
+def _one_size(node: Call, x: Any) -> Any:
     return -1 if x is None else node.sizes(x)[0]
 
 
 @knows(1, 2, 3)
 def _from_diagonal(
-    node: Call,
-    x: sg.Output,
-    k: sg.Output | Known | None = None,
-    rows: sg.Output | Known | None = None,
-    columns: sg.Output | Known | None = None,
-    padding: sg.Output | None = None,
+    node: Call, x: sg.Output, k: Any = None, rows: Any = None, columns: Any = None, padding: Any = None
 ) -> sg.Output:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagV2" else "RIGHT_LEFT"))
     fill = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])

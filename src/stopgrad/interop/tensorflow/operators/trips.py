@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import stopgrad as sg
 from stopgrad.base.sizes import Dim, Size, at_least
@@ -26,7 +26,7 @@ class Counter(NamedTuple):
     start: int
     step: int
 
-    def after(self, steps: Size) -> Size:
+    def after(self, steps: Any) -> Any:
         """Its value after so many steps."""
         return self.start + steps * self.step
 
@@ -41,7 +41,7 @@ class Trips(NamedTuple):
         counters: the states that count, by their positions.
     """
 
-    count: Size | None
+    count: Any
     exact: bool
     counters: dict[int, Counter]
 
@@ -118,7 +118,7 @@ def _counter(body: Body, k: int, states: Sequence[object]) -> Counter | None:
     return None
 
 
-def _number(body: Body, source: Source, states: Sequence[object]) -> int | None:
+def _number(body: Body, source: Source, states: Sequence[Any]) -> int | None:
     """The number that a constant, or an argument that does not change, holds."""
     k = argument(body, source)
     if k is not None:
@@ -180,7 +180,7 @@ def _bound(
     condition: Body,
     source: Source,
     counters: dict[int, Counter],
-    value_in_condition: Callable[[Source], object],
+    value_in_condition: Callable[[Source], Any],
 ) -> Dim | int | None:
     """How many steps pass until a comparison of a counter with a limit fails; None if it is none."""
     node = condition.nodes.get(source[0])
@@ -199,7 +199,7 @@ def _bound(
     return None
 
 
-def _steps(distance: Size, step: int) -> Dim | int:
+def _steps(distance: Any, step: int) -> Dim | int:
     """How many steps lie in a distance."""
     steps = (distance + step - 1) // step
     if isinstance(steps, sg.Dim):

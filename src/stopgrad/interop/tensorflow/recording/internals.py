@@ -49,7 +49,7 @@ MISSING: dict[str, Need] = {}
 """What this release of TensorFlow lacks."""
 
 
-def _need(path: str, purpose: str, default: Any, without: str = "") -> Any:
+def _need(path: str, purpose: str, default: object, without: str = "") -> Any:
     need = NEEDS[path] = Need(path, purpose, without)
     try:
         return attribute_at(path)
@@ -313,7 +313,7 @@ def looked_up(around: Callable[[Lookup], Lookup]) -> Iterator[None]:
 class _Searched:
     """Stands for the registry of gradient functions, and finds them in another way."""
 
-    def __init__(self, registry: object, lookup: Lookup) -> None:
+    def __init__(self, registry: Any, lookup: Callable[[str], Any]) -> None:
         self._registry, self.lookup = registry, lookup
 
     def __getattr__(self, name: str) -> Any:
@@ -353,7 +353,7 @@ def results_of_custom(op: tf.Operation) -> int:
     return int(_enclosed(_enclosed(function, "tape_grad_fn"), "flat_result_len"))
 
 
-def _enclosed(function: Callable[..., object], name: str) -> Any:
+def _enclosed(function: Any, name: str) -> Any:
     """A variable that a function has from around it."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     return cells[name].cell_contents

@@ -127,8 +127,8 @@ def _answer_of(
 
 
 def _refusals(
-    function: internals.GradientFunction,
-    make_op: Callable[[list[tf.Tensor], list[tf.Tensor]], tf.Operation],
+    function: Any,
+    make_op: Callable[[list[Any], list[Any]], Any],
     inputs: Sequence[Shape],
     outputs: Sequence[Shape],
     live: Sequence[int],
@@ -140,7 +140,9 @@ def _refusals(
 
     def ask() -> list[str]:
         operands, results = [list(map(_placeholder, sizes)) for sizes in (inputs, outputs)]
-        seeds = [_placeholder(sizes) if j in live else _zeros(sizes) for j, sizes in enumerate(outputs)]
+        seeds: list[Any] = [
+            _placeholder(sizes) if j in live else _zeros(sizes) for j, sizes in enumerate(outputs)
+        ]
         returned = function(make_op(operands, results), *seeds)
         gradients = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         starts = {seeds[j].op for j in live}

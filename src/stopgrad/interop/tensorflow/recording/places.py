@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.base.source import INSTALLED, OWN, Location, RawLocation, capture, kind_of
 
@@ -35,7 +33,7 @@ def of_operation(op: tf.Operation) -> RawLocation | None:
     return of_stack(op.traceback)
 
 
-def of_stack(frames: Sequence[traceback.FrameSummary]) -> RawLocation | None:
+def of_stack(frames: Any) -> RawLocation | None:
     """The line among those of a stack of TensorFlow's, whose last is the innermost."""
     library: Location | None = None
     for frame in reversed(list(frames)):

@@ -49,7 +49,7 @@ _CALLERS = 4
 ASKED = 256
 """The last so many gradients that were asked for are kept, with all that led to them."""
 
-Backward = Callable[..., object]
+Backward = Callable[..., Any]
 Looks = Callable[[Event, Sequence[Any], Sequence[Any]], None]
 Explains = Callable[["Recorder", BaseException, "RawLocation | None"], None]
 
@@ -302,7 +302,7 @@ class Recorder:
         self._note(event, outputs)
 
         @functools.wraps(backward)
-        def observed(*gradients: tf.Tensor) -> object:
+        def observed(*gradients: Any) -> Any:
             input_gradients = backward(*gradients)
             is_list = isinstance(input_gradients, (list, tuple))
             listed = input_gradients if is_list else [input_gradients]

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeVar
 
 import tensorflow as tf
 
@@ -26,7 +26,6 @@ from stopgrad.interop.tensorflow.recording.recorder import Recorder
 
 Original = Callable[..., object]
 R = TypeVar("R")
-Ts = TypeVarTuple("Ts")
 
 
 class _Running(threading.local):
@@ -166,7 +165,7 @@ def _observers() -> Sequence[Observer]:
     return () if internals.is_unseen() else _RUNNING.observers
 
 
-def _safely(owner: Recorder | Observer, call: Callable[[*Ts], R], *args: *Ts) -> R | None:
+def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: Any) -> Any:
     """What a recorder or an observer makes of something; where that fails, it is lost, and nothing raises."""
     try:
         return call(*args)
@@ -181,7 +180,7 @@ def _replicating(make: Original) -> Original:
     All replicas do the same, so that observers are told what the first one does.
     """
 
-    def __init__(thread: threading.Thread, *args: object, **kwargs: object) -> None:  # noqa: N807
+    def __init__(thread: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         make(thread, *args, **kwargs)
         if _RUNNING.recorders or _RUNNING.observers:
             observers = [] if thread.replica_id else _RUNNING.observers
@@ -253,7 +252,7 @@ def _differentiating(differentiate: Callable[..., Gradients]) -> Callable[..., G
     return imperative_grad
 
 
-def _ask(recorder: Recorder, args: tuple[object, ...], gradients: Sequence[tf.Tensor | None]) -> None:
+def _ask(recorder: Recorder, args: tuple[Any, ...], gradients: Sequence[Any]) -> None:
     """Tell a recorder that a gradient was asked for, and observers what it made of that."""
     asking = _safely(recorder, recorder.asked, *args, _line())
     for observer in _observers() if asking is not None else ():
@@ -306,7 +305,7 @@ def _explain_traced(tensor: tf.Tensor, error: Exception) -> None:
 
 
 def _making_optimizers(make: Original) -> Original:
-    def __init__(optimizer: tf.keras.Optimizer, *args: object, **kwargs: object) -> None:  # noqa: N807
+    def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         make(optimizer, *args, **kwargs)
         for observer in _observers():
             _safely(observer, observer.made, optimizer, _line())
@@ -414,7 +413,7 @@ class _Callback:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder, self._record = recorder, recorder.operation
 
-    def __call__(self, *args: object, **more: object) -> None:
+    def __call__(self, *args: Any, **more: Any) -> None:
         if _KERAS not in _PATCHED and internals.KERAS in sys.modules:
             _PATCHED.add(_KERAS)
             patch_keras()

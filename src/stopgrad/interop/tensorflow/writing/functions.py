@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stopgrad.interop.tensorflow.messages import AttrValue
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 _RESULTS = """
 y: Abs Acos Acosh Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e Cast Ceil Cos Cosh Digamma Erf
@@ -37,7 +40,7 @@ _NAMES = {
 }
 
 
-def function_attribute(*names: str) -> Any:
+def function_attribute(*names: str) -> Message:
     """An attribute that lists functions."""
     attribute = AttrValue()
     for name in names:
@@ -45,14 +48,14 @@ def function_attribute(*names: str) -> Any:
     return attribute
 
 
-def one_function(name: str) -> Any:
+def one_function(name: str) -> Message:
     """An attribute that is a function."""
     attribute = AttrValue()
     attribute.func.name = name
     return attribute
 
 
-def types_attribute(numbers: Sequence[int]) -> Any:
+def types_attribute(numbers: Sequence[int]) -> Message:
     """An attribute that lists element types, by their numbers."""
     attribute = AttrValue()
     attribute.list.SetInParent()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from stopgrad.base.types import DType, Shape
 from stopgrad.engines.onnxruntime.nodes.sizes import Sizes
 from stopgrad.interop.tensorflow.messages import TYPE_NAMES, AttrValue, GraphDef
 from stopgrad.interop.tensorflow.reading import dtype_of_number
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 NUMBERS = {
     dtype: number
@@ -24,7 +27,7 @@ PRODUCER = 1882
 """The version of graphs that is written, ``GraphDef.versions.producer``: that of TensorFlow 2.16."""
 
 
-def attribute(value: Any) -> Any:
+def attribute(value: Any) -> Message:
     """An element type, a number, a string, an array, or a list of numbers as an ``AttrValue``."""
     message = AttrValue()
     if isinstance(value, DType):
@@ -44,7 +47,7 @@ def attribute(value: Any) -> Any:
     return message
 
 
-def shape_attribute(shape: Shape) -> Any:
+def shape_attribute(shape: Shape) -> Message:
     """A shape as an ``AttrValue``; symbolic sizes are unknown ones."""
     message = AttrValue()
     message.shape.SetInParent()
@@ -102,7 +105,7 @@ class Nodes:
                 return name
             name = f"{name}_{count}"
 
-    def add(self, op: str, inputs: Sequence[str], name: str = "", **attributes: object) -> str:
+    def add(self, op: str, inputs: Sequence[str], name: str = "", **attributes: Any) -> str:
         """Write a node; its name, which stands for its first result."""
         node = self.graph.node.add(
             op=op, name=name or self.unique(f"{self.place}/{op}" if self.place else op)
@@ -113,7 +116,7 @@ class Nodes:
             node.attr[key].CopyFrom(message)
         return str(node.name)
 
-    def constant(self, value: Any, name: str = "") -> str:
+    def constant(self, value: object, name: str = "") -> str:
         """A constant; equal ones without a name of their own are one node."""
         array = np.asarray(value)
         key = array.dtype.name, array.shape, array.tobytes()
@@ -154,15 +157,13 @@ class _SizeNodes:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
 
-    def at(self, place: str) -> Any:
+    def at(self, place: str) -> AbstractContextManager[None]:
         return self._nodes.at(place)
 
     def constant(self, array: np.ndarray[Any, Any]) -> str:
         return self._nodes.constant(array)
 
-    def add(
-        self, op: str, inputs: Sequence[str], types: Sequence[Any], **attributes: object
-    ) -> tuple[str, ...]:
+    def add(self, op: str, inputs: Sequence[str], types: Sequence[Any], **attributes: Any) -> tuple[str, ...]:
         return (_SIZES[op](self._nodes, list(inputs), attributes),)
 
 

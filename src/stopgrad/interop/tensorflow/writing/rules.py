@@ -11,6 +11,7 @@ import stopgrad as sg
 from stopgrad.base.dtypes import DType
 from stopgrad.base.errors import EngineError
 from stopgrad.graph.graph import Operation, describe
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.writing.nodes import Nodes
 
@@ -26,7 +27,7 @@ def refused(op: Operation, why: str) -> EngineError:
 # ----------------------------------------------------------------------------------------- one node each
 
 
-def _plain(name: str = "", **settings: object) -> Writer:
+def _plain(name: str = "", **settings: Any) -> Writer:
     """The node of the same name, with the type of the first operand."""
 
     def write(nodes: Nodes, op: Operation, xs: list[str]) -> str:
@@ -172,7 +173,7 @@ def _range(nodes: Nodes, op: Operation, xs: list[str]) -> str:
     return nodes.add("Range", inputs, Tidx=kind)
 
 
-def scalar(nodes: Nodes, size: Any, kind: DType) -> str:
+def scalar(nodes: Nodes, size: object, kind: DType) -> str:
     """A size as a scalar."""
     if not isinstance(size, sg.Dim):
         return nodes.constant(np.asarray(size, kind.numpy))
@@ -369,11 +370,11 @@ WRITERS: dict[str, Writer] = {
 # ------------------------------------------------------------------------------------- of other operations
 
 
-def _cross_entropy(labels: Any, logits: Any, axis: Any) -> Any:
+def _cross_entropy(labels: Any, logits: Any, axis: Any) -> sg.Output:
     return sg.negative(sg.reduce_sum(labels * sg.nn.log_softmax(logits, axis), axis))
 
 
-def _raveled(*indices: object, sizes: Sequence[Any], dtype: Any) -> Any:
+def _raveled(*indices: Any, sizes: Sequence[Any], dtype: Any) -> Any:
     number: Any = sg.constant(0, dtype)
     inside: Any = sg.constant(True)
     for index, size in zip(indices, sizes, strict=True):
@@ -385,7 +386,7 @@ def _raveled(*indices: object, sizes: Sequence[Any], dtype: Any) -> Any:
     return sg.where(inside, number, sg.constant(-1, dtype))
 
 
-OTHERS: dict[str, Callable[..., sg.Output]] = {
+OTHERS: dict[str, Callable[..., Tensor]] = {
     "RavelMultiIndex": _raveled,
     "Silu": lambda x: x * sg.sigmoid(x),
     "Exp2": lambda x: sg.exp(x * float(np.log(2.0))),

@@ -100,7 +100,7 @@ class Calls(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., object],
+        func: Callable[..., Any],
         types: Sequence[Any],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
@@ -179,7 +179,7 @@ class Calls(TorchFunctionMode):
                 self.custom.append(mark)
         return module
 
-    def _hold(self, result: Any, args: Sequence[Any], func: Callable[..., object]) -> Any:
+    def _hold(self, result: object, args: Sequence[Any], func: Callable[..., object]) -> object:
         """A constant: in the first call it is kept, in later ones its value of the first."""
         if not self.holds:
             return result
@@ -199,7 +199,7 @@ class Calls(TorchFunctionMode):
                 return constant.clone()  # A detached tensor shares its memory with the other.
             return _replaced(result, constant, [x for x in all_tensors(args) if x.requires_grad])
 
-    def _widened(self, tree: Any, func: Any = None) -> Any:
+    def _widened(self, tree: Any, func: object = None) -> Any:
         """Arguments in double precision; not what a function changes in place."""
         if isinstance(tree, Tensor):
             return self._wide(tree)
@@ -221,7 +221,7 @@ class Calls(TorchFunctionMode):
         return x.to(_WIDE[x.dtype])
 
 
-def all_tensors(tree: Any) -> list[Tensor]:
+def all_tensors(tree: object) -> list[Tensor]:
     """The tensors in lists, tuples and dicts."""
     if isinstance(tree, Tensor):
         return [tree]
@@ -243,17 +243,17 @@ def _is_moved(x: Tensor) -> bool:
     return x.requires_grad
 
 
-def _is_in_place(func: Any) -> bool:
+def _is_in_place(func: object) -> bool:
     name = getattr(func, "__name__", "")
     return name == "__set__" or name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
 
 
-def _name_of(func: Any) -> str:
+def _name_of(func: object) -> str:
     name = (resolve_name(func) or getattr(func, "__name__", "")).removesuffix(".__get__")
     return name.replace("torch.Tensor.", "Tensor.").removeprefix(internals.BUILT_IN)
 
 
-def _copied(result: Any) -> Any:
+def _copied(result: Any) -> object:
     if isinstance(result, Tensor):
         return result.detach().clone()
     if isinstance(result, np.ndarray):
@@ -261,7 +261,7 @@ def _copied(result: Any) -> Any:
     return type(result)(map(_copied, result)) if type(result) in (list, tuple) else result
 
 
-def _replaced(result: Any, constant: Any, moving: Sequence[Tensor]) -> Any:
+def _replaced(result: Any, constant: Any, moving: Sequence[Tensor]) -> object:
     """What a function returned, with the values that were kept, unless it requires a gradient."""
     if not isinstance(result, Tensor):
         if type(result) in (list, tuple) and len(result) == len(constant):

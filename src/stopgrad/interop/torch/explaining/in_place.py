@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
@@ -12,6 +12,9 @@ from stopgrad.interop.torch.recording.memory import Store, Write
 from stopgrad.interop.torch.recording.nodes import LEAF_NODE
 from stopgrad.interop.torch.recording.observed import STEP
 from stopgrad.interop.torch.recording.record import Kind, Value
+
+if TYPE_CHECKING:
+    import torch
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 
@@ -109,7 +112,7 @@ def _was_in(value: Value, store: Store) -> bool:
     return False
 
 
-def _leaf(context: Context, store: Store | None) -> Any:
+def _leaf(context: Context, store: Store | None) -> torch.Tensor | None:
     """The parameter, buffer or leaf in this memory; None if there is none."""
     memory = None if store is None else store.ref()
     if memory is None:

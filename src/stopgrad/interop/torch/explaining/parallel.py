@@ -69,7 +69,7 @@ def ready_twice(context: Context) -> Problem | None:
     )
 
 
-def _module(context: Context) -> Any:
+def _module(context: Context) -> torch.nn.Module | None:
     """The module of DDP that raised an error: from the frames of its traceback, or among those called."""
     traceback = context.error.__traceback__
     while traceback is not None:
@@ -80,7 +80,7 @@ def _module(context: Context) -> Any:
     return next((module for module in context.recorder.modules if type(module).__name__ == _NAME), None)
 
 
-def _parameters(module: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+def _parameters(module: Any) -> list[tuple[str, torch.nn.Parameter]]:
     """The parameters that DDP numbers: those that require a gradient, by the names of the wrapped module."""
     return [(name, p) for name, p in module.module.named_parameters() if p.requires_grad]
 

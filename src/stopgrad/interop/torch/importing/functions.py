@@ -112,7 +112,7 @@ class _Asking:
         self._with_gradients = True
         self._inside = False
 
-        def ask(cls: Any, name: str) -> Any:
+        def ask(cls: object, name: str) -> object:
             attribute = _ask(cls, name)
             if name == "_backward_cls" and threading.get_ident() == self._thread:
                 self._applied, self._with_gradients = cls, torch.is_grad_enabled()
@@ -130,7 +130,7 @@ class _Asking:
         context_apart = cls.setup_context is not _Function.setup_context
 
         @functools.wraps(forward)
-        def traced(*args: object) -> Any:
+        def traced(*args: object) -> object:
             outer_ctx, *xs = (None, *args) if context_apart else args
             ctx = _Context([_has_gradient(x) for x in xs])
             with _unseen_mode(with_gradients):
@@ -168,7 +168,7 @@ def _switch(on: bool) -> None:
         torch.set_grad_enabled(on)
 
 
-def _owned(cls: Any, ctx: _Context, args: Sequence[Any], result: Any) -> Any:
+def _owned(cls: object, ctx: _Context, args: Sequence[Any], result: object) -> object:
     """What a function made, as results of the operator that has its gradient."""
     listed = list(result) if isinstance(result, (tuple, list)) else [result]
     fixed = {id(x) for x in ctx.non_differentiable}

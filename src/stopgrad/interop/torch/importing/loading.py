@@ -183,7 +183,7 @@ class _Loading:
         self.inputs[node.name] = x
         return x
 
-    def _parameter(self, name: str) -> Any:
+    def _parameter(self, name: str) -> sg.Output:
         tensor = self.program.state_dict.get(name)
         if tensor is None:
             tensor = self.program.constants[name]
@@ -258,13 +258,13 @@ class _Loading:
                 )
         return arrays
 
-    def _rebuild(self, values: Sequence[Any]) -> Any:
+    def _rebuild(self, values: Sequence[object]) -> object:
         by_name = dict(zip(self.output_names, values, strict=True))
         leaves = [by_name[name] if name is not None else value for name, value in self.returned]
         return internals.trees.tree_unflatten(leaves, self.program.call_spec.out_spec)
 
 
-def _memory(x: torch.Tensor) -> Any:
+def _memory(x: torch.Tensor) -> tuple[object, ...] | None:
     """A key that is equal for tensors that are the same memory; None if nothing is stored."""
     if x.device.type == "meta" or x.layout is not torch.strided or not x.numel():
         return None
@@ -287,7 +287,7 @@ def _paths(spec: Any) -> list[str]:
     return [".".join(str(_part(part)) for part in path) or "output" for path, _ in paths]
 
 
-def _part(part: object) -> Any:
+def _part(part: object) -> object:
     for attribute in ("key", "idx", "name"):
         if hasattr(part, attribute):
             return getattr(part, attribute)

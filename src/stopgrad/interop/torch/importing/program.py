@@ -59,11 +59,11 @@ _OUTSIDE = "stopgrad_no_grad"
 class _Wrapped(torch.nn.Module):
     """A function as a module, which is what ``torch.export`` takes."""
 
-    def __init__(self, function: Callable[..., object]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
 
-    def forward(self, *args: torch.Tensor) -> Any:
+    def forward(self, *args: torch.Tensor) -> object:
         return self.function(*args)
 
 
@@ -250,7 +250,7 @@ def _copied(
     return copied
 
 
-def _named_after(graph: torch.fx.Graph, user: torch.fx.Node, result: torch.fx.Node) -> Any:
+def _named_after(graph: torch.fx.Graph, user: torch.fx.Node, result: torch.fx.Node) -> torch.fx.Node:
     """An alias of a region's result under the name of *user*, which the program's signature may hold."""
     with graph.inserting_before(user):
         alias = graph.call_function(torch.ops.aten.alias.default, (result,))

@@ -12,6 +12,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 import stopgrad as sg
 from stopgrad.base.sizes import Dim
+from stopgrad.base.types import Size
 from stopgrad.graph.build import emit
 from stopgrad.graph.builder import Inside
 from stopgrad.interop.shared.conversions import Refused, Value
@@ -85,7 +86,7 @@ class Translator:
 
     # ------------------------------------------------------------------------------------------- sizes
 
-    def size(self, size: Any) -> Any:
+    def size(self, size: Any) -> Size:
         """A size of PyTorch's as a number or a :class:`stopgrad.Dim`."""
         if isinstance(size, int):
             return size
@@ -105,7 +106,7 @@ class Translator:
         if expression is not None and getattr(expression, "is_symbol", False):
             self._sizes.setdefault(str(expression), sg.dim(name))
 
-    def shape(self, value: torch.Tensor) -> list[Any]:
+    def shape(self, value: torch.Tensor) -> list[Size]:
         """The sizes of a tensor that PyTorch recorded."""
         return [self.size(size) for size in value.shape]
 
@@ -170,7 +171,7 @@ class Translator:
 
     def _translated(
         self, module: torch.fx.GraphModule, node: Node, env: Mapping[Node, Any], live: Container[Node]
-    ) -> Any:
+    ) -> object:
         if node.op == "get_attr":
             path = str(node.target)
             attribute = _attribute(module, path)
@@ -197,7 +198,7 @@ class Translator:
 
     def _called(
         self, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any], live: Container[Node]
-    ) -> Any:
+    ) -> object:
         if node.target is STOP:
             return sg.stop_gradient(args[0], name=args[1])
         if name_of(node) in CONTROL:
@@ -225,7 +226,7 @@ class Translator:
         except Refused:
             return sg.placeholder(dtype_from(value.dtype), [None] * value.ndim)
 
-    def as_output(self, x: Value, like: sg.Output | None) -> Any:
+    def as_output(self, x: Value, like: sg.Output | None) -> sg.Output:
         """A result of a program as a tensor, also if it is a number or a size."""
         if isinstance(x, sg.Output):
             return x
@@ -240,7 +241,7 @@ def translation_of(node: Node) -> Callable[..., object] | None:
     return translation
 
 
-def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
+def _attribute(module: torch.fx.GraphModule, path: str) -> object:
     attribute = module
     for part in path.split("."):
         attribute = getattr(attribute, part)

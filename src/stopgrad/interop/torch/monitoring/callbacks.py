@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
 from stopgrad.interop.shared import keras
 from stopgrad.interop.torch.monitoring.sampling import ArrivalsOnly, ForwardAlone, Sampling, WholeStep
 from stopgrad.interop.torch.recording.used import parameters_of
+
+if TYPE_CHECKING:
+    pass
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
@@ -22,7 +25,7 @@ class Steps(Protocol):
     @property
     def due(self) -> bool: ...
 
-    def __enter__(self) -> Any: ...
+    def __enter__(self) -> object: ...
 
     def begin(self, sampling: Sampling) -> None: ...
 
@@ -37,7 +40,7 @@ def lightning_callback(monitor: Steps) -> Any:
     class MonitorCallback(base):  # type: ignore[misc]
         """Samples batches of training."""
 
-        def on_train_batch_start(self, trainer: Any, *_: object) -> None:
+        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
             monitor.step = trainer.global_step
             monitor.__enter__()
 
@@ -57,7 +60,7 @@ def trainer_callback(monitor: Steps) -> Any:
     class MonitorCallback(base):  # type: ignore[misc]
         """Samples steps of training."""
 
-        def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: object) -> None:
+        def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             monitor.step = state.global_step
             if monitor.due:
                 monitor.begin(ForwardAlone(model))
@@ -68,14 +71,14 @@ def trainer_callback(monitor: Steps) -> Any:
     return MonitorCallback()
 
 
-def keras_callback(monitor: Steps) -> Any:
+def keras_callback(monitor: Steps) -> object:
     """A callback of Keras, which watches the whole step of a batch, unless that is compiled."""
 
     def begin(model: Any) -> None:
         if keras.loaded("torch") is None:
             raise ArgumentError("keras_callback: Keras computes with another backend than PyTorch")
 
-    def run(model: Any, step: Any, *args: object) -> Any:
+    def run(model: Any, step: Any, *args: Any) -> Any:
         trainable = {name: p for name, p in parameters_of(model) if p.requires_grad}
         monitor.begin(ArrivalsOnly(trainable) if model.jit_compile else WholeStep())
         failed = True

@@ -29,12 +29,7 @@ class TorchMonitor(Monitor):
     """
 
     def __init__(
-        self,
-        model: Asked,
-        only: Names | None,
-        every: int,
-        to: object,
-        optimizer: torch.optim.Optimizer | None = None,
+        self, model: Asked, only: Names | None, every: int, to: object, optimizer: Any = None
     ) -> None:
         super().__init__(every, to)
         self._model, self._only = model, only
@@ -88,7 +83,7 @@ class TorchMonitor(Monitor):
         if verdicts:  # Else nothing was differentiated: the next step is sampled in its place.
             self._take(verdicts if self._updates is None else with_steps(verdicts, self._updates.steps()))
 
-    def lightning_callback(self) -> Any:
+    def lightning_callback(self) -> object:
         """A callback for the ``Trainer`` of Lightning: its steps are the batches.
 
         Raises:
@@ -96,7 +91,7 @@ class TorchMonitor(Monitor):
         """
         return lightning_callback(self)
 
-    def trainer_callback(self) -> Any:
+    def trainer_callback(self) -> object:
         """A callback for the ``Trainer`` of transformers, which sees the model's forward, and the gradients.
 
         What is computed from the model's results outside of it is known from autograd alone, without lines.
@@ -106,7 +101,7 @@ class TorchMonitor(Monitor):
         """
         return trainer_callback(self)
 
-    def keras_callback(self) -> Any:
+    def keras_callback(self) -> object:
         """A callback for ``fit`` of a Keras model on PyTorch: its steps are the batches, of all calls.
 
         A sampled batch is watched from its forward to the optimizer's step. Of a model that is compiled with
@@ -123,7 +118,7 @@ def monitor(
     model: Asked,
     *,
     every: int = 100,
-    to: Any = None,
+    to: object = None,
     only: Names | None = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> TorchMonitor:

@@ -137,7 +137,7 @@ class ForwardAlone:
         own = model.__dict__.get("forward")
 
         @functools.wraps(original)
-        def forward(*args: object, **kwargs: object) -> Any:
+        def forward(*args: object, **kwargs: object) -> object:
             self._restore()
             with Watch() as seen:
                 result = original(*args, **kwargs)
@@ -184,7 +184,7 @@ class ForwardAlone:
             )
 
 
-def is_compiled(model: Any) -> bool:
+def is_compiled(model: object) -> bool:
     """Whether a module, or a part of it, is compiled by ``torch.compile``."""
     modules = model.modules() if isinstance(model, torch.nn.Module) else ()
     return any(internals.is_compiled_itself(part) for part in modules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import NoneType
+from typing import Any
 
 import torch
 
@@ -23,7 +24,7 @@ ATOMS = frozenset([int, float, bool, complex, str, NoneType, torch.dtype, torch.
 """What needs not be looked into."""
 
 
-def tensors_in(*trees: object) -> list[Tensor]:
+def tensors_in(*trees: Any) -> list[Tensor]:
     """The tensors in nested arguments or results; for those of ``torch.func``, the tensors that they wrap."""
     tensors: list[Tensor] = []
     for tree in trees:

@@ -73,7 +73,7 @@ class Call:
     classifies: bool
     plain: bool
 
-    def __init__(self, function: Callable[..., object]) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name(function)
         short = self.name.removeprefix(_VARIABLE).removeprefix("torch.")
         self.act = _act(short, self.name)

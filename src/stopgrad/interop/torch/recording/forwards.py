@@ -82,7 +82,7 @@ def _functions() -> Iterator[Any]:
     return (subclass for subclass in functions if subclass.__module__ != internals.MADE_BY_TRANSFORMS)
 
 
-def _codes_of(function: Any) -> Iterator[CodeType]:
+def _codes_of(function: type[torch.autograd.Function]) -> Iterator[CodeType]:
     """The codes that run when a function is applied: of its forward, and of ``setup_context``."""
     for called in (function.forward, function.setup_context):
         code = None if called in _BASE else _code_of(called)
@@ -90,7 +90,7 @@ def _codes_of(function: Any) -> Iterator[CodeType]:
             yield code
 
 
-def _code_of(called: Any) -> CodeType | None:
+def _code_of(called: object) -> CodeType | None:
     """The code that a call of something runs first; None if that is implemented in C."""
     while isinstance(called, functools.partial):
         called = called.func
@@ -131,14 +131,14 @@ def _distinguished(frames: Sequence[FrameType]) -> list[Forward]:
     return forwards[::-1]
 
 
-def _is_called_by(outer: Any, inner: Any) -> bool:
+def _is_called_by(outer: type[torch.autograd.Function], inner: type[torch.autograd.Function]) -> bool:
     """Whether a forward without a context, inside of another, was called by that, and not applied."""
     if inner.setup_context in _BASE:
         return True  # If it were applied, it would have one.
     return outer is not inner and issubclass(outer, inner)
 
 
-def _context_of(frame: FrameType) -> Any:
+def _context_of(frame: FrameType) -> object:
     """The ``ctx`` among a frame's arguments, which knows its function; None if there is none."""
     code, values = frame.f_code, frame.f_locals
     arguments = [values.get(name) for name in code.co_varnames[: min(code.co_argcount, 2)]]
@@ -147,14 +147,14 @@ def _context_of(frame: FrameType) -> Any:
     return next((argument for argument in arguments if internals.function_of(argument) is not None), None)
 
 
-def _newest(frame: FrameType) -> Any:
+def _newest(frame: FrameType) -> type[torch.autograd.Function] | None:
     """The newest function that has the code of a frame and, if others have it, too, what it was made with."""
     functions = _CODES.functions(frame)
     exact = [candidate for candidate in functions if _is_made_with(candidate, frame)]
     return next(reversed(exact or functions), None)
 
 
-def _is_made_with(function: Any, frame: FrameType) -> bool:
+def _is_made_with(function: type[torch.autograd.Function], frame: FrameType) -> bool:
     """Whether a function's forward has in its closure what a frame has in its own."""
     called = function.forward
     if _code_of(called) is not frame.f_code:

@@ -130,7 +130,7 @@ class Backwards(TorchFunctionMode):
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> object:
         kwargs = kwargs or {}
         act = call_of(func).act
         if act is Act.REQUIRE:
@@ -151,7 +151,7 @@ class Backwards(TorchFunctionMode):
 
     def differentiate(
         self, function: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Any:
+    ) -> object:
         """Run a call of ``backward``."""
         return function(*args, **kwargs)
 
@@ -198,7 +198,7 @@ class _Trial(Backwards):
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> object:
         with internals.DisableTorchFunction():  # No watch that is running sees it.
             kwargs = kwargs or {}
             for tensor in _written_by(func, args, kwargs):
@@ -209,9 +209,7 @@ class _Trial(Backwards):
                 kwargs["retain_graph"] = True
             return super().__torch_function__(func, types, args, kwargs)
 
-    def differentiate(
-        self, function: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Any:
+    def differentiate(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         for leaf in _leaves(self.losses(args, kwargs)):
             self._grads.append((leaf, leaf.grad))
             leaf.grad = torch.zeros_like(leaf)

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -276,7 +276,10 @@ def _tensors(parts: Sequence[Any]) -> list[Any]:
 # ------------------------------------------------------------------------------------------- one tensor
 
 
-def measured(function: Callable[[Tensor], Any], grad: Tensor) -> Any:
+R = TypeVar("R")
+
+
+def measured(function: Callable[[Tensor], R], grad: Tensor) -> R | None:
     """What a function finds of a gradient; None if that has no numbers to be looked at.
 
     No mode of the user's or of a watch sees it, and it leaves nothing in autograd's graph.

@@ -71,7 +71,7 @@ class Recorder(Answers):
     # ------------------------------------------------------------------------------------ the calls
 
     def run(
-        self, call: Call, function: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]
+        self, call: Call, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         """Call a function of PyTorch and record what it did."""
         act = call.act
@@ -122,7 +122,7 @@ class Recorder(Answers):
         return result
 
     def run_plainly(
-        self, call: Call, function: Callable[..., object], args: Sequence[Any], kwargs: dict[str, Any]
+        self, call: Call, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         """What :meth:`run` does, for plain operations while gradients are on.
 
@@ -191,7 +191,7 @@ class Recorder(Answers):
 
     def _call(
         self,
-        function: Callable[..., object],
+        function: Callable[..., Any],
         args: Sequence[Any],
         kwargs: dict[str, Any],
         place: RawLocation | None,

@@ -76,7 +76,7 @@ class Mode(TorchFunctionMode):
         types: Sequence[Any],
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    ) -> object:
         here = self.recorder.region
         if here is not None and here.ignored and func is not _switch:
             return func(*args, **kwargs) if kwargs else func(*args)
@@ -96,7 +96,7 @@ class Mode(TorchFunctionMode):
 
     def _of_containers(
         self, func: Callable[..., object], types: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> Any:
+    ) -> object:
         """Call a function of classes that are no tensors, but hold some.
 
         What they do in place of PyTorch is watched, too.
@@ -195,7 +195,7 @@ _DYNAMO = internals.COMPILED[0]
 _OWN = frozenset(one for one in vars(torch.optim).values() if isinstance(one, type))
 _PLAIN = frozenset([_Tensor, _Parameter, NoneType])
 _LOCK = threading.RLock()
-Original = Callable[..., object]
+Original = Callable[..., Any]
 
 
 def _patch_everything() -> None:
@@ -267,7 +267,7 @@ def _making_parameters(make: Original) -> Original:
 
 
 def _making_optimizers(make: Original) -> Original:
-    def __init__(optimizer: torch.optim.Optimizer, *args: object, **kwargs: object) -> None:  # noqa: N807
+    def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
         place = place_of(user_frame(sys._getframe(1))) if _RUNNING.recorders else None
         try:
             make(optimizer, *args, **kwargs)
@@ -293,7 +293,7 @@ def _stepped(optimizer: torch.optim.Optimizer, *_: object) -> None:
 def _stepping(step: Original) -> Original:
     """A step of one of PyTorch's optimizers. Nothing in it is recorded, so that it need not be shown."""
 
-    def stepping(optimizer: torch.optim.Optimizer, *args: object, **kwargs: object) -> Any:
+    def stepping(optimizer: torch.optim.Optimizer, *args: object, **kwargs: object) -> object:
         if _torch.compiler.is_compiling() or args or kwargs or not _is_unseen(optimizer):
             return step(optimizer, *args, **kwargs)
         with internals.DisableTorchFunction():
@@ -305,7 +305,7 @@ def _stepping(step: Original) -> Original:
 def _zeroing(zero: Original) -> Original:
     """To take gradients away is not recorded either; but an observer is told."""
 
-    def zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> Any:
+    def zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> object:
         if _torch.compiler.is_compiling() or not set_to_none or not _is_unseen(optimizer, observed=False):
             return zero(optimizer, set_to_none)
         with internals.DisableTorchFunction():
@@ -350,7 +350,7 @@ def _asking_for_hooks(has_any: Original) -> Original:
 def _showing(differentiate: Original) -> Original:
     """``torch.autograd.backward`` as in releases that show it to modes."""
 
-    def backward(tensors: Any, *args: object, **kwargs: object) -> Any:
+    def backward(tensors: Any, *args: object, **kwargs: object) -> object:
         listed = (tensors,) if isinstance(tensors, _Tensor) else tuple(tensors)
         if has_torch_function(listed):
             return handle_torch_function(_torch.autograd.backward, listed, tensors, *args, **kwargs)
@@ -360,7 +360,7 @@ def _showing(differentiate: Original) -> Original:
 
 
 def _compiling(compile: Original) -> Original:
-    def compiled(*args: object, **kwargs: object) -> Any:
+    def compiled(*args: object, **kwargs: object) -> object:
         result = compile(*args, **kwargs)
         _run_eagerly()
         return result
@@ -369,7 +369,7 @@ def _compiling(compile: Original) -> Original:
 
 
 def _calling_compiled(callback_of: Original) -> Original:
-    def callback_from_stance(callback: Any) -> Any:
+    def callback_from_stance(callback: object) -> object:
         return None if _RUNNING.recorders else callback_of(callback)
 
     return callback_from_stance

@@ -34,11 +34,7 @@ class Call:
     values: tuple[Any, ...]
 
     def __init__(
-        self,
-        node: torch.fx.Node,
-        key: Callable[[], sg.Output],
-        sizes: Callable[[torch.SymInt | int], Size],
-        live: Container[Any],
+        self, node: torch.fx.Node, key: Callable[[], Any], sizes: Callable[[Any], Any], live: Container[Any]
     ) -> None:
         self.node = node
         self._live = live

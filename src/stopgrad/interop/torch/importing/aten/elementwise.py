@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -13,7 +14,7 @@ from stopgrad.interop.shared.conversions import Refused, Value, brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, dtype_or, table
 
 
-def unary(function: Callable[..., sg.Output]) -> Translation:
+def unary(function: Callable[..., Any]) -> Translation:
     """A function of one tensor, computed in the result's element type."""
     return lambda call, x: function(brought(x, call.dtype))
 

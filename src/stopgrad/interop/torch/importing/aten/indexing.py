@@ -58,7 +58,7 @@ class _Scattering:
                 written = part(written, i, 0, self.index.shape[i])
         return written
 
-    def at(self, x: sg.Output | None = None) -> sg.Output:
+    def at(self, x: sg.Output | None = None) -> Any:
         return sg.at(self.x if x is None else x)[self.places]
 
     def ended(self, y: sg.Output) -> sg.Output:
@@ -71,7 +71,7 @@ def _differs(x: sg.Output, y: sg.Output, axis: int) -> bool:
 
 def _scattered(
     call: Call, x: sg.Output, dim: int, index: sg.Output, source: Value, *, reduce: str | None = None
-) -> sg.Output:
+) -> Any:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -84,7 +84,7 @@ def _is_empty(index: sg.Output) -> bool:
     return any(not isinstance(size, sg.Dim) and size == 0 for size in index.shape)
 
 
-def _scatter_added(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> sg.Output:
+def _scatter_added(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> Any:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -100,7 +100,7 @@ def _scatter_reduced(
     reduce: str,
     *,
     include_self: bool = True,
-) -> sg.Output:
+) -> Any:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -114,7 +114,7 @@ def _scatter_reduced(
         if reduce == "sum":
             return to.ended(total)
         counted = sg.int64 if base.dtype.is_integer else base.dtype
-        first = sg.full(list(base.shape), 1 if include_self else 0, counted)
+        first: Any = sg.full(list(base.shape), 1 if include_self else 0, counted)
         counts = to.at(first).add(sg.full(list(to.index.shape), 1, counted))
         counts = sg.maximum(counts, brought(1, counted))
         if base.dtype.is_integer:
@@ -123,7 +123,7 @@ def _scatter_reduced(
     return to.ended({"prod": at.multiply, "amax": at.max, "amin": at.min}[reduce](updates))
 
 
-def _neutral(reduce: str, updates: sg.Output) -> sg.Output:
+def _neutral(reduce: str, updates: sg.Output) -> Any:
     if reduce in ("amax", "amin") and updates.dtype.is_floating:
         value = -np.inf if reduce == "amax" else np.inf
     elif reduce in ("amax", "amin"):
@@ -209,15 +209,15 @@ def _slice_written(
     start: Size | None = None,
     end: Size | None = None,
     step: int = 1,
-) -> sg.Output:
+) -> Any:
     axis = axis_of(dim, x.ndim)
     size = x.shape[axis]
     if not isinstance(size, sg.Dim) and not any(isinstance(n, sg.Dim) for n in (start, end)):
-        places = np.arange(size)[slice(start, end, step)]
+        places: Any = np.arange(size)[slice(start, end, step)]
         if not places.size:
             return x
     else:
-        every = sg.range(0, size, dtype=sg.int64)
+        every: Any = sg.range(0, size, dtype=sg.int64)
         places = part(every, 0, 0 if start is None else start, end or None, step)
     source = sg.broadcast_to(source, [*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :]])
     return sg.at(x)[(slice(None),) * axis + (places,)].set(source)
@@ -225,7 +225,7 @@ def _slice_written(
 
 def _diagonal_written(
     call: Call, x: sg.Output, source: sg.Output, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> sg.Output:
+) -> Any:
     first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
     moved = sg.moveaxis(x, (first, second), (x.ndim - 2, x.ndim - 1))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.shared.normalizations import (
     affine,
@@ -28,7 +30,7 @@ def _layer(
     weight: sg.Output | None,
     bias: sg.Output | None,
     eps: float,
-) -> sg.Output:
+) -> Any:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     is_used = call.uses(1) or call.uses(2)
     y, *moments = layer_normalized(x, axes, weight, bias, eps, is_used)
@@ -60,12 +62,12 @@ def _batch(
     x: sg.Output,
     weight: sg.Output | None,
     bias: sg.Output | None,
-    running_mean: sg.Output,
-    running_var: sg.Output,
+    running_mean: Any,
+    running_var: Any,
     training: bool,
     momentum: float,
     eps: float,
-) -> sg.Output:
+) -> tuple[Tensor, ...]:
     """The result, the batch's mean and 1 / deviation, and the running statistics after it."""
     if not training:
         y = with_running(x, weight, bias, running_mean, running_var, eps)
@@ -73,7 +75,7 @@ def _batch(
         return y, empty, empty, running_mean, running_var
     y, mean, var, rstd = batch_normalized(x, weight, bias, eps)
     saved = [mean, rstd] if call.uses(1) or call.uses(2) else [None, None]
-    after = [None, None]
+    after: list[sg.Output | None] = [None, None]
     if running_mean is not None and (call.uses(3) or call.uses(4)):
         after = [
             moved(old, sg.stop_gradient(new), 1.0 - momentum)
@@ -82,25 +84,15 @@ def _batch(
     return y, *saved, *after
 
 
-def _batch_alone(
-    call: Call, x: sg.Output, weight: sg.Output, bias: sg.Output, *settings: object
-) -> sg.Output:
+def _batch_alone(call: Call, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
     return _batch(call, x, weight, bias, None, None, *settings)[:3]
 
 
-def _batch_resting(
-    call: Call,
-    x: sg.Output,
-    weight: sg.Output,
-    bias: sg.Output,
-    mean: sg.Output,
-    var: sg.Output,
-    *settings: object,
-) -> sg.Output:
+def _batch_resting(call: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, *settings: Any) -> Any:
     return _batch(call, x, weight, bias, mean, var, False, *settings)[:3]
 
 
-def _batch_three(call: Call, *arguments: object) -> sg.Output:
+def _batch_three(call: Call, *arguments: Any) -> Any:
     return _batch(call, *arguments)[:3]
 
 

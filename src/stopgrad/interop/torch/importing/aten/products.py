@@ -59,7 +59,7 @@ def _convolution_gradient(
     x: sg.Output,
     weight: sg.Output,
     bias_sizes: Sequence[Size],
-    *options: object,
+    *options: Any,
 ) -> tuple[Any, ...]:
     *parameters, mask = options
     operands = [x, weight]
@@ -155,16 +155,16 @@ def _solved(
     return (sg.squeeze(y, -1) if vector else y), None, None, None
 
 
-def _inverse(call: Call, a: sg.Output, **_: object) -> sg.Output:
+def _inverse(call: Call, a: sg.Output, **_: object) -> Any:
     return sg.inv(a), _no_failure(a)
 
 
-def _factor(call: Call, a: sg.Output, *, upper: bool = False, **_: object) -> sg.Output:
+def _factor(call: Call, a: sg.Output, *, upper: bool = False, **_: object) -> Any:
     y = sg.cholesky(a)
     return (sg.adjoint(y) if upper else y), _no_failure(a)
 
 
-def _no_failure(a: sg.Output) -> sg.Output:
+def _no_failure(a: sg.Output) -> Any:
     """``info`` of LAPACK for each matrix: 0, which says that the factorisation succeeded."""
     return sg.zeros(list(a.shape[:-2]), sg.int32)
 

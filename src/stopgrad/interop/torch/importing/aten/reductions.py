@@ -36,7 +36,7 @@ def _any_all(function: Callable[..., sg.Output]) -> Translation:
     return translated
 
 
-def _extreme(function: Callable[..., sg.Output], truth: Callable[..., sg.Output]) -> Translation:
+def _extreme(function: Callable[..., Any], truth: Callable[..., Any]) -> Translation:
     """amax and amin: elements that tie share the gradient."""
 
     def translated(call: Call, x: sg.Output, dim: Sequence[int] = (), keepdim: bool = False) -> sg.Output:
@@ -63,10 +63,10 @@ def _place_of(function: Callable[..., sg.Output]) -> Translation:
     return lambda call, x, dim=None, keepdim=False: _place(function, x, dim, keepdim)
 
 
-def _extreme_with_place(function: Callable[..., sg.Output]) -> Translation:
+def _extreme_with_place(function: Callable[..., Any]) -> Translation:
     """max.dim and min.dim: of elements that tie, the first takes the whole gradient."""
 
-    def translated(call: Call, x: sg.Output, dim: int, keepdim: bool = False) -> sg.Output:
+    def translated(call: Call, x: sg.Output, dim: int, keepdim: bool = False) -> Any:
         if not x.ndim:
             return x, sg.zeros((), sg.int64)
         axis = axis_of(dim, x.ndim)
@@ -175,7 +175,7 @@ def _norm(
 # --------------------------------------------------------------------------------------------- in order
 
 
-def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: object) -> sg.Output:
+def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: Any) -> Any:
     stated = {"dim": -1, "descending": False, **kwargs}
     # sort(x, dim, descending), sort.stable(x, *, stable, dim, descending)
     stated.update(zip(("dim", "descending"), args, strict=False))
@@ -187,9 +187,7 @@ def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: object) -> sg.Output
     return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
 
 
-def _top(
-    call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> sg.Output:
+def _top(call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
     axis = axis_of(dim, x.ndim)
@@ -199,7 +197,7 @@ def _top(
     return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
 
 
-def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False) -> sg.Output:
+def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element, counted from 1, and its index."""
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
@@ -209,7 +207,7 @@ def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False)
     return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
 
 
-def _median(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> sg.Output:
+def _median(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> Any:
     """The median: the lower of the two in the middle; NaN if any element is NaN."""
     if dim is None:
         return _nth_or_nan(sg.reshape(x, [-1]), 0)[0]
@@ -245,10 +243,10 @@ def running(function: Callable[..., sg.Output]) -> Translation:
     return translated
 
 
-def _running_extreme(function: Callable[..., sg.Output]) -> Translation:
+def _running_extreme(function: Callable[..., Any]) -> Translation:
     """cummax and cummin with indices: of elements that tie, that of the last."""
 
-    def translated(call: Call, x: sg.Output, dim: int) -> sg.Output:
+    def translated(call: Call, x: sg.Output, dim: int) -> Any:
         if not x.ndim:
             return x, sg.zeros((), sg.int64)
         axis = axis_of(dim, x.ndim)
@@ -302,7 +300,7 @@ def _all_distances(
     return _distances(sg.expand_dims(x, -2), sg.expand_dims(y, -3), p)
 
 
-def _own_distances(call: Call, x: sg.Output, p: float = 2.0) -> sg.Output:
+def _own_distances(call: Call, x: sg.Output, p: float = 2.0) -> Any:
     (count,) = static([x.shape[0]], "pdist")
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     first, second = ([pair[i] for pair in pairs] for i in (0, 1))

@@ -40,7 +40,7 @@ def _smallest(call: Call, x: Value, y: Value) -> Value:
     return _extreme(min, x, y)
 
 
-def _extreme(function: Callable[..., Value], x: Value, y: Value) -> Value:
+def _extreme(function: Callable[..., Any], x: Value, y: Value) -> Any:
     if isinstance(x, (sg.Dim, sg.Output)) or isinstance(y, (sg.Dim, sg.Output)):
         if isinstance(x, sg.Dim) and isinstance(y, int) and y <= 1 and function is max:
             return x  # Symbolic sizes are taken to be at least 1.

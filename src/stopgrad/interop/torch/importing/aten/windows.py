@@ -64,8 +64,8 @@ def _max_pooled(spatial: int) -> Translation:
     return translated
 
 
-def _max_gradient(spatial: int) -> Translation:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: object) -> sg.Output:
+def _max_gradient(spatial: int) -> Any:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> Any:
         *_, indices = options
         plane = product(x.shape[-spatial:])
         lead = list(x.shape[:-spatial])
@@ -105,8 +105,8 @@ def _average_pooled(spatial: int) -> Translation:
     return translated
 
 
-def _average_gradient(spatial: int) -> Translation:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: object) -> sg.Output:
+def _average_gradient(spatial: int) -> Any:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> Any:
         pool = _average_pooled(spatial)
         return pulled(lambda z: pool(call, z, *options), [x], [g])[0]
 
@@ -135,7 +135,7 @@ def _adapted_maxima(spatial: int) -> Translation:
     return translated
 
 
-def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> sg.Output:
+def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> Any:
     spatial = 2 if "2d" in str(call.node.target) else 3
     adapt = _adapted(spatial)
     return pulled(lambda z: adapt(call, z, g.shape[-spatial:]), [x], [g])[0]
@@ -165,9 +165,7 @@ def _resized(
         aligns: whether the operator is told if corners are aligned.
     """
 
-    def translated(
-        call: Call, x: sg.Output, size: Sequence[Size] | None = None, *settings: object
-    ) -> sg.Output:
+    def translated(call: Call, x: sg.Output, size: Sequence[Size] | None = None, *settings: Any) -> sg.Output:
         align, factors = (settings[0], settings[1:]) if aligns else (False, settings)
         sizes = _sizes_and_scales(x, size, factors[0] if vector and factors else factors or None)
         for i, (before, after, factor) in enumerate(zip(*sizes, strict=True)):
