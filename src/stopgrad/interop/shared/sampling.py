@@ -11,6 +11,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import along, bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
 
@@ -20,12 +21,12 @@ Weights = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 """Which old pixels make up each new one, and their weights: both [new, old ones]."""
 
 
-def near(u: sg.Output | np.ndarray[Any, Any], a: float) -> Any:
+def near(u: Tensor, a: float) -> Tensor:
     """Keys's cubic kernel at distances up to 1."""
     return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
 
 
-def far(u: sg.Output | np.ndarray[Any, Any], a: float) -> Any:
+def far(u: Tensor, a: float) -> Tensor:
     """Keys's cubic kernel at distances from 1 to 2."""
     return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
 
@@ -69,7 +70,7 @@ def _measure(size: Size, like: sg.Output) -> Any:
     return brought(size, like.dtype, like) if isinstance(size, sg.Dim) else size
 
 
-def _unnormalised(place: sg.Output, size: Size, align: bool) -> Any:
+def _unnormalised(place: sg.Output, size: Size, align: bool) -> sg.Output:
     """A coordinate in [-1, 1] as a position in pixels."""
     size = _measure(size, place)
     return (place + 1.0) * (0.5 * (size - 1)) if align else ((place + 1.0) * size - 1.0) * 0.5

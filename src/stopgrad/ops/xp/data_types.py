@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -65,9 +64,7 @@ __all__ = [
 
 
 @standard
-def astype(
-    x: ArrayLike, dtype: DTypeLike, /, copy: builtins.bool = True, device: str | None = None
-) -> Tensor:
+def astype(x: ArrayLike, dtype: DTypeLike, /, copy: Any = True, device: str | None = None) -> Tensor:
     """*x* in another dtype: :func:`stopgrad.cast`.
 
     Args:
@@ -98,7 +95,7 @@ def _dtype(x: Any) -> DType:
 
 
 @standard
-def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> builtins.bool:
+def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, /) -> Any:
     """Whether a dtype, or an array's dtype, is promoted to another without loss.
 
     Examples:
@@ -171,7 +168,7 @@ _KINDS: dict[str, Callable[[DType], Any]] = {
 
 
 @standard
-def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> builtins.bool:
+def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> Any:
     """Whether a dtype equals another, or is of a kind, or of one of several.
 
     Args:
@@ -190,7 +187,7 @@ def isdtype(dtype: DTypeLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> builti
     return any([_is_of(checked, single) for single in (kind if isinstance(kind, tuple) else (kind,))])  # noqa: C419
 
 
-def _is_of(dtype: DType, kind: DTypeLike) -> builtins.bool:
+def _is_of(dtype: DType, kind: DTypeLike) -> Any:
     if isinstance(kind, str) and kind in _KINDS:
         return _KINDS[kind](dtype)
     try:

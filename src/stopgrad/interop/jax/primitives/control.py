@@ -77,7 +77,7 @@ def _checkpoint(step: Step, *inputs: Output) -> list[Output]:
 
 
 @rule("cond", keys=True)
-def _cond(step: Step, index: Output, *inputs: Output) -> Any:
+def _cond(step: Step, index: Output, *inputs: Output) -> object:
     branches = [_branch(step, closed) for closed in step["branches"]]
     if not step.results:
         return []
@@ -231,7 +231,7 @@ def owned(
         refused |= {i: ESCAPED for i in real if i < closed}
         wrt = real
 
-    def with_gradient(*xs: Output) -> Any:
+    def with_gradient(*xs: Output) -> tuple[list[Output], Callable[..., object]]:
         arguments = list(inputs)
         for i, x in zip(wrt, xs, strict=True):
             arguments[i] = x

@@ -65,7 +65,7 @@ def _random_fold_in(step: Step, keys: Output, data: Output) -> Output:
 
 
 @rule("random_split", keys=True)
-def _random_split(step: Step, keys: Output) -> Any:
+def _random_split(step: Step, keys: Output) -> Tensor:
     _check_threefry(step)
     count = math.prod(step["shape"])
     split = _for_each(keys, lambda key: sg.random_split(key, count))
@@ -73,7 +73,7 @@ def _random_split(step: Step, keys: Output) -> Any:
 
 
 @rule("random_bits", keys=True)
-def _random_bits(step: Step, keys: Output) -> Any:
+def _random_bits(step: Step, keys: Output) -> sg.Output:
     _check_threefry(step)
     shape, dtype = tuple(step["shape"]), _WORDS[step["bit_width"]]
     return _for_each(keys, lambda key: sg.random_bits(shape, key, dtype))

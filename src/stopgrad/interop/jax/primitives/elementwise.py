@@ -11,6 +11,7 @@ import stopgrad as sg
 from stopgrad.base.arrays import ArrayLike
 from stopgrad.base.types import DType, dtype_of
 from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.jax.primitives.control import owned
 from stopgrad.interop.jax.steps import NotOurs, Step, plain, rule, uniform
 
@@ -160,7 +161,7 @@ def _pow(step: Step, x: Output, y: Output) -> Output:
 
 
 @rule("integer_pow")
-def _integer_pow(step: Step, x: Output) -> Any:
+def _integer_pow(step: Step, x: Output) -> Tensor:
     y = int(step["y"])
     if abs(y) > MOST_FACTORS:
         return sg.pow(x, like(x, y))
@@ -216,7 +217,7 @@ def _convert(step: Step, x: Output) -> Output:
     return sg.identity(x) if dtype is x.dtype else sg.cast(x, dtype)
 
 
-def _in_total_order(plain_order: Callable[..., Any], first_nan: bool | None) -> Any:
+def _in_total_order(plain_order: Callable[..., Tensor], first_nan: bool | None) -> Callable[..., Tensor]:
     """A comparison in which NaN is the largest number, and equal to itself."""
 
     def compare(step: Step, x: Output, y: Output) -> Output:
@@ -260,7 +261,7 @@ def _nan_of(which: Output, case: Output) -> Output:
 # ------------------------------------------------------------------------------------- bits and truths
 
 
-def _truths_or_bits(truths: Callable[..., Any], bits: Callable[..., Any]) -> Any:
+def _truths_or_bits(truths: Callable[..., Tensor], bits: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda step, *xs: truths(*xs) if xs[0].dtype.is_bool else bits(*xs)
 
 

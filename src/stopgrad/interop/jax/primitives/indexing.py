@@ -16,6 +16,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.jax.primitives.elementwise import like
 from stopgrad.interop.jax.primitives.shapes import cut
 from stopgrad.interop.jax.steps import NotOurs, Step, rule
@@ -232,7 +233,7 @@ def _arranged(
 # -------------------------------------------------------------------------------------------- scatter
 
 
-def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
+def _scattered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def scatter(step: Step, x: Output, indices: Output, updates: Output) -> Output:
         numbers = step["dimension_numbers"]
         many = tuple(indices.shape[:-1])
@@ -278,10 +279,10 @@ def _blockwise(
     return arranged
 
 
-def _on_truths(function: Callable[..., Any]) -> Callable[..., Any]:
+def _on_truths(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A scatter of booleans, by one of numbers."""
 
-    def scatter(x: Output, positions: Output, parts: Output) -> Output:
+    def scatter(x: Output, positions: Output, parts: Output) -> Tensor:
         if not x.dtype.is_bool:
             return function(x, positions, parts, 0)
         scattered = function(sg.cast(x, sg.int32), positions, sg.cast(parts, sg.int32), 0)
@@ -298,7 +299,7 @@ rule("scatter-sub")(_scattered(lambda x, positions, parts: sg.scatter_add(x, pos
 
 
 @rule("scatter")
-def _scatter(step: Step, x: Output, indices: Output, updates: Output) -> Any:
+def _scatter(step: Step, x: Output, indices: Output, updates: Output) -> sg.Output:
     body = step.params.get("update_jaxpr")
     if getattr(body, "eqns", None):
         raise NotOurs("a scatter by a function of the user's")

@@ -36,7 +36,7 @@ def _sorted(x: Output, axis: int) -> Output:
 
 
 @rule("top_k")
-def _top_k(step: Step, x: Output) -> Any:
+def _top_k(step: Step, x: Output) -> list[Any]:
     k, axis = step["k"], step.params.get("axis", x.ndim - 1) % x.ndim
     order = list(range(x.ndim))
     order[axis], order[-1] = order[-1], order[axis]

@@ -13,6 +13,7 @@ import stopgrad as sg
 from stopgrad.base.types import dtype_of
 from stopgrad.graph.build import apply
 from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.jax.steps import NotOurs, Step, plain, rule
 from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate
 from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
@@ -99,7 +100,7 @@ def _iota(step: Step, *sizes: Output) -> Output:
 
 
 @rule("empty", "empty2")
-def _empty(step: Step) -> Any:
+def _empty(step: Step) -> Tensor:
     return sg.zeros(step.result.shape, step.result.dtype)
 
 
@@ -157,7 +158,7 @@ def _is_zero(value: Output | int | np.ndarray[Any, Any]) -> bool:
 # ---------------------------------------------------------------------------------------- reductions
 
 
-def _reduces(function: Callable[..., Any]) -> Any:
+def _reduces(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A rule that reduces over the axes of an equation."""
 
     def reduce(step: Step, x: Output) -> Output:
@@ -168,7 +169,7 @@ def _reduces(function: Callable[..., Any]) -> Any:
 
 
 def _extreme(
-    numbers: Callable[..., Any], truths: Callable[..., Any]
+    numbers: Callable[..., Tensor], truths: Callable[..., Tensor]
 ) -> Callable[[Output, Sequence[int]], Any]:
     def reduce(x: Output, axes: Sequence[int]) -> Output:
         if x.dtype.is_complex:
@@ -178,8 +179,10 @@ def _extreme(
     return reduce
 
 
-def _bits(truths: Callable[..., Any] | None, bits: Callable[..., Any], neutral: int) -> Any:
-    def reduce(x: Output, axes: Sequence[int]) -> Any:
+def _bits(
+    truths: Callable[..., Tensor] | None, bits: Callable[..., Tensor], neutral: int
+) -> Callable[..., Tensor]:
+    def reduce(x: Output, axes: Sequence[int]) -> sg.Output:
         if truths is not None and x.dtype.is_bool:
             return truths(x, axes)
         function = sg.logical_xor if x.dtype.is_bool else bits
@@ -191,7 +194,7 @@ def _bits(truths: Callable[..., Any] | None, bits: Callable[..., Any], neutral: 
 
 
 def folded(
-    xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Any], neutral: Sequence[Any]
+    xs: Sequence[Output], axes: Sequence[int], function: Callable[..., Tensor], neutral: Sequence[Any]
 ) -> list[Output]:
     """A reduction by a function of pairs, which halves the axes until one element is left."""
     others = [axis for axis in range(xs[0].ndim) if axis not in axes]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import stopgrad as sg
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table
 from stopgrad.interop.onnx.operators.contrib import fused_conv
 from stopgrad.interop.onnx.operators.pooling import POOLING
@@ -94,7 +96,7 @@ def from_blocks(node: Call, x: sg.Output) -> sg.Output:
     return sg.moveaxis(y, 1, -1) if node.attribute("channels_last", 0) else y
 
 
-def _inside(rule: Any) -> Any:
+def _inside(rule: Any) -> Callable[..., Tensor]:
     """A rule for tensors as they are elsewhere, between blocks."""
     return lambda node, x: _blocked(node, rule(node, _opened(node, x)))
 

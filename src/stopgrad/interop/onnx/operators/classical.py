@@ -92,7 +92,7 @@ def _regression(node: Call, x: sg.Output) -> sg.Output:
     return transformed(node, _affine(node, x, int(node.attribute("targets", 1))))
 
 
-def _classification(node: Call, x: sg.Output) -> Any:
+def _classification(node: Call, x: sg.Output) -> tuple[sg.Output | None, sg.Output]:
     classes = labels_of(node)
     scores = _affine(node, x, len(floats(node, "intercepts")) or classes)
     if scores.shape[1] == 1:
@@ -152,7 +152,7 @@ def _svm_regression(node: Call, x: sg.Output) -> sg.Output:
     return transformed(node, scores)
 
 
-def _svm_classification(node: Call, x: sg.Output) -> Any:
+def _svm_classification(node: Call, x: sg.Output) -> tuple[sg.Output | None, sg.Output]:
     x, rho, classes = sg.cast(x, sg.float32), floats(node, "rho"), labels_of(node)
     counts = [int(n) for n in node.attribute("vectors_per_class", [])]
     if not counts:

@@ -287,7 +287,7 @@ def attention(
     past: sg.Output | None = None,
     extra: sg.Output | None = None,
     past_length: sg.Output | None = None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output | None]:
     """Attention whose queries, keys and values come from one product."""
     if past_length is not None:
         node.fail("it is translated without a shared buffer for the past")
@@ -328,7 +328,7 @@ def multi_head_attention(
     past_k: sg.Output | None = None,
     past_v: Any = None,
     *rest: sg.Output | None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output, Any, sg.Output]:
     heads = int(node.attribute("num_heads"))
     if any(x is not None for x in rest):
         node.fail("it is translated without a shared buffer for the past")
@@ -370,7 +370,7 @@ def group_query_attention(
     places: sg.Output | None = None,
     bias: sg.Output | None = None,
     *rest: sg.Output | None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output, sg.Output]:
     """Grouped-query attention without a cache, as in training."""
     heads, shared = int(node.attribute("num_heads")), int(node.attribute("kv_num_heads"))
     for x in (past_k, past_v):

@@ -106,7 +106,7 @@ class _Loop:
         """
         carried = [k for k, name in enumerate(self.body.inputs[2:]) if self.body.outputs[1 + k] != name]
 
-        def step(carry: Sequence[sg.Output], i: sg.Output) -> Any:
+        def step(carry: Sequence[sg.Output], i: sg.Output) -> tuple[list[Any], list[Any]]:
             states: list[Any] = list(self.states)
             for k, x in zip(carried, carry, strict=True):
                 states[k] = x
@@ -158,7 +158,7 @@ class _Loop:
         def going(i: sg.Output, more: sg.Output, *states: sg.Output) -> sg.Output:
             return more if bound is None else sg.logical_and(more, sg.less(i, bound))
 
-        def step(i: sg.Output, more: sg.Output, *states: sg.Output) -> Any:
+        def step(i: sg.Output, more: sg.Output, *states: sg.Output) -> tuple[Any, ...]:
             condition, states_, _ = self._step(i, states, more)
             going_on = sg.reshape(self.node.tensor(condition), [])
             return (sg.add(i, np.int64(1)), going_on, *[self.node.tensor(x) for x in states_])
@@ -173,7 +173,7 @@ class _Loop:
         )
         return tuple(_ended(x, ended) for x in finals[2:])
 
-    def _bound(self) -> Any:
+    def _bound(self) -> sg.Output:
         if isinstance(self.count, sg.Dim):
             return sg.size(sg.range(0, self.count, dtype=sg.int64), sg.int64)
         return sg.reshape(self.count, [])
@@ -212,7 +212,7 @@ def _scanned(node: Call, *operands: sg.Output) -> tuple[Any, ...]:
     turned = _numbers(node, "scan_input_directions", count)
     moved = [_moved(node, x, axis, 0, back) for x, axis, back in zip(xs, axes, turned, strict=True)]
 
-    def step(carry: Sequence[sg.Output], row: Sequence[sg.Output]) -> Any:
+    def step(carry: Sequence[sg.Output], row: Sequence[sg.Output]) -> tuple[list[Any], list[Any]]:
         results = node.run(body, [*carry, *row])
         return results[: len(states)], results[len(states) :]
 

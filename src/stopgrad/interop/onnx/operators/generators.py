@@ -58,7 +58,7 @@ def _constant_of_shape(node: Call, shape: sg.Output | Known) -> Tensor:
 
 
 @knows(0, 1, 2)
-def _range(node: Call, start: sg.Output | Known, limit: Any, delta: sg.Output | Known) -> Any:
+def _range(node: Call, start: sg.Output | Known, limit: Any, delta: sg.Output | Known) -> sg.Output:
     """In place of the operator's body, which is a loop."""
     first, last, step = (node.number(i, x) for i, x in enumerate((start, limit, delta)))
     dtype = limit.dtype

@@ -91,7 +91,7 @@ def _scattered_nd(node: Call, x: sg.Output, indices: sg.Output, updates: sg.Outp
     return getattr(sg.at(x)[places], _method(node))(updates)
 
 
-def _cache_written(node: Call, cache: sg.Output, update: sg.Output, starts: Any = None) -> Any:
+def _cache_written(node: Call, cache: sg.Output, update: sg.Output, starts: Any = None) -> sg.Output:
     """A cache with new entries written into it, for each example from its own position on."""
     axis = checked_axis(node, node.attribute("axis", -2), cache.ndim)
     if starts is None:

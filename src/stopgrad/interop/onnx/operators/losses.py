@@ -34,7 +34,7 @@ def softmax_cross_entropy(
 
 def _reduced(
     node: Call, losses: Callable[[sg.Output], Any], labels: sg.Output, weights: sg.Output | None
-) -> Any:
+) -> sg.Output:
     """The losses of labels, weighted by their classes, and reduced as the operator's attributes say."""
     reduction, ignored_label = str(node.attribute("reduction", "mean")), node.attribute("ignore_index")
     if reduction not in ("none", "mean", "sum"):

@@ -97,7 +97,7 @@ def _tiled(node: Call, x: sg.Output, repeats: sg.Output | Known) -> sg.Output:
 # ------------------------------------------------------------------------------------------ joined, parted
 
 
-def _joined(node: Call, *xs: sg.Output) -> Any:
+def _joined(node: Call, *xs: sg.Output) -> sg.Output:
     axis = checked_axis(node, node.attribute("axis"), xs[0].ndim)
     return sg.concat(list(xs), axis) if len(xs) > 1 else xs[0]
 
@@ -210,7 +210,7 @@ def _mirrored(node: Call, x: sg.Output, axis: int, pair: tuple[Any, Any], mode: 
     return sg.take(x, _inside(steps, sg.size(x, sg.int64, axis=axis), mode), axis)
 
 
-def _inside(steps: sg.Output, size: sg.Output, mode: str) -> Any:
+def _inside(steps: sg.Output, size: sg.Output, mode: str) -> sg.Output:
     """The element that stands for one beyond the ends of an axis."""
     if mode == "edge":
         return sg.minimum(sg.maximum(steps, np.int64(0)), sg.subtract(size, np.int64(1)))

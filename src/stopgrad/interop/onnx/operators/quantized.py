@@ -145,7 +145,7 @@ def quantized_matmul(
     b_zero: sg.Output,
     scale: sg.Output,
     zero: sg.Output,
-) -> Any:
+) -> sg.Output:
     whole = node.floated(integer_product(node, a, b, a_zero, b_zero), sg.float64)
     factor = sg.realdiv(sg.multiply(_by_rows(a_scale), b_scale), scale)
     return quantized(node, sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
@@ -186,7 +186,7 @@ def quantized_convolution(
     scale: sg.Output,
     zero: sg.Output,
     bias: sg.Output | None = None,
-) -> Any:
+) -> sg.Output:
     whole = integer_convolution(node, x, w, x_zero, w_zero)
     if bias is not None:
         whole = sg.add(whole, along(sg.cast(bias, sg.float64), 1, x.ndim))
@@ -252,7 +252,7 @@ def pair(combine: Callable[[sg.Output, sg.Output], sg.Output]) -> Callable[..., 
         b_zero: sg.Output | None,
         scale: sg.Output,
         zero: sg.Output | None = None,
-    ) -> Any:
+    ) -> sg.Output:
         y = combine(floats(node, a, a_scale, a_zero), floats(node, b, b_scale, b_zero))
         return wholes(node, y, scale, zero)
 
@@ -269,7 +269,7 @@ def single(compute: Callable[[Call, sg.Output], sg.Output]) -> Callable[..., sg.
         x_zero: sg.Output | None,
         scale: sg.Output,
         zero: sg.Output | None = None,
-    ) -> Any:
+    ) -> sg.Output:
         return wholes(node, compute(node, floats(node, x, x_scale, x_zero)), scale, zero)
 
     return rule

@@ -43,7 +43,7 @@ def convolution_of_floats(node: Call, x: sg.Output, w: sg.Output, b: sg.Output |
     return _to_back(conv(node, _to_front(x), _to_front(w), b))
 
 
-def maxima(node: Call, x: sg.Output) -> Any:
+def maxima(node: Call, x: sg.Output) -> sg.Output:
     largest: Any = max_pool(node, _to_front(x))  # One result: the operator has no indices.
     return _to_back(largest)
 
@@ -130,7 +130,7 @@ def attention(
     x_zero: sg.Output | None = None,
     zero: sg.Output | None = None,
     past: sg.Output | None = None,
-) -> Any:
+) -> tuple[sg.Output, sg.Output | None]:
     """``QAttention``: the product that makes queries, keys and values is one of whole numbers."""
     factors = (sg.reshape(x_scale, []), sg.reshape(scale, []) if scale.shape == (1,) else scale)
     x_zero = None if x_zero is None else sg.reshape(x_zero, [])

@@ -169,7 +169,9 @@ class Kind:
     states: int
     step: Step
 
-    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Callable[..., Any]) -> None:
+    def __init__(
+        self, gates: int, activations: Sequence[str], states: int, step: Callable[..., Tensor]
+    ) -> None:
         self.gates, self.activations, self.states, self.step = gates, activations, states, step
 
 
@@ -186,7 +188,7 @@ def recurrent(kind: Kind) -> Rule:
         h: sg.Output | None = None,
         c: sg.Output | None = None,
         peepholes: sg.Output | None = None,
-    ) -> Any:
+    ) -> tuple[Any, ...]:
         names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         direction = str(node.attribute("direction", "forward"))
         if direction not in names:
@@ -222,7 +224,7 @@ def _start(state: sg.Output | None, i: int, x: sg.Output, units: Size) -> Tensor
     return sg.zeros([x.shape[1], units], x.dtype) if state is None else state[i]
 
 
-def _inside(x: sg.Output, lengths: sg.Output) -> Any:
+def _inside(x: sg.Output, lengths: sg.Output) -> Tensor:
     """Whether each element is before the end of its sequence: [time, batch, 1]."""
     steps = along(sg.range(0, x.shape[0], dtype=lengths.dtype), 0, 3)
     return sg.less(steps, along(lengths, 1, 3))

@@ -9,16 +9,17 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import DType
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.onnx.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.onnx.operators.moving import checked_axes, checked_axis
 from stopgrad.interop.shared.conversions import brought, product
 
 
-def _reduced(function: Callable[..., Any]) -> Rule:
+def _reduced(function: Callable[..., Tensor]) -> Rule:
     """A reduction; its axes are an operand, in older opsets an attribute."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> Any:
+    def rule(node: Call, x: sg.Output, axes: sg.Output | Known | None = None) -> sg.Output:
         listed = node.attribute("axes") if axes is None else node.known(1, axes).reshape(-1).tolist()
         if not listed and node.attribute("noop_with_empty_axes", 0):
             return x
@@ -47,10 +48,10 @@ def _extreme(
     x: sg.Output,
     axes: Sequence[int],
     keepdims: bool,
-    function: Callable[..., Any],
-    of_bools: Callable[..., Any],
+    function: Callable[..., Tensor],
+    of_bools: Callable[..., Tensor],
     high: bool,
-) -> Any:
+) -> Tensor:
     if x.dtype.is_bool:
         return of_bools(x, axes, keepdims)
     if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
@@ -93,7 +94,7 @@ def _log_of_exponentials(x: sg.Output, axes: tuple[int, ...], keepdims: bool) ->
 # -------------------------------------------------------------------------------------------- places
 
 
-def _place(function: Callable[..., Any]) -> Rule:
+def _place(function: Callable[..., Tensor]) -> Rule:
     """The index of the largest or smallest element along an axis."""
 
     def rule(node: Call, x: sg.Output) -> Any:
@@ -113,11 +114,11 @@ def _hardmax(node: Call, x: sg.Output) -> sg.Output:
     return sg.one_hot(sg.argmax(x, axis, sg.int64), x.shape[axis], axis=axis, dtype=x.dtype)
 
 
-def _running(function: Callable[..., Any]) -> Rule:
+def _running(function: Callable[..., Tensor]) -> Rule:
     """Cumulative sums or products."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> sg.Output:
         along = checked_axis(node, int(node.number(1, axis)), x.ndim)
         exclusive, reverse = (bool(node.attribute(name, 0)) for name in ("exclusive", "reverse"))
         return function(x, along, exclusive, reverse)

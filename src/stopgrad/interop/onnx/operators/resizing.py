@@ -48,7 +48,7 @@ class Axis:
         return self.old == self.new and math.isclose(self.scale, 1.0) and (self.start, self.end) == (0.0, 1.0)
 
 
-def _if_one(width: sg.Output | float, alone: float, other: sg.Output | float) -> Any:
+def _if_one(width: sg.Output | float, alone: float, other: sg.Output | float) -> sg.Output | float:
     """*alone* if a size, which may be an output, is 1, else *other*."""
     if isinstance(width, sg.Output):
         return sg.where(sg.equal(width, 1.0), alone, other)
@@ -209,7 +209,7 @@ class OpenAxis:
         self.width = sg.multiply(self.scale, self.old)
 
 
-def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpolation) -> Any:
+def _opened(node: Call, x: sg.Output, place: int, axis: OpenAxis, how: Interpolation) -> sg.Output:
     """As :func:`interpolated`, for symbolic sizes: indices and weights are computed in the graph."""
     if how.smooth or how.transform == "tf_crop_and_resize":
         node.fail(
@@ -305,7 +305,7 @@ def resize(
     roi: Any = None,
     scales: sg.Output | Known | None = None,
     sizes: sg.Output | Known | None = None,
-) -> Any:
+) -> sg.Output:
     how = Interpolation(node)
     axes = [axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or range(x.ndim)]
     parts: list[tuple[float, float]] = [(0.0, 1.0)] * x.ndim

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from onnx.reference import ReferenceEvaluator
@@ -16,7 +15,7 @@ from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
 from stopgrad.ops.fourier import transforms as fourier
 
 
-def _joined(x: sg.Output) -> Any:
+def _joined(x: sg.Output) -> sg.Output:
     """Numbers without the last axis: real if it has one element, complex if it has two."""
     return x[..., 0] if x.shape[-1] == 1 else sg.complex(x[..., 0], x[..., 1])
 
@@ -101,7 +100,7 @@ def _window(formula: Formula) -> Rule:
     """
 
     @knows(0)
-    def rule(node: Call, size: sg.Output | Known) -> Any:
+    def rule(node: Call, size: sg.Output | Known) -> sg.Output:
         dtype = precision(node, "output_datatype", sg.float32)
         (count,) = node.sizes(size, 0)
         last = count if node.attribute("periodic", 1) else count - 1

@@ -191,7 +191,7 @@ def _rows(x: sg.Output, forest: Forest) -> sg.Output:
     return sg.cast(x, sg.float64 if forest.values.dtype == np.float64 else sg.float32)
 
 
-def _classification(node: Call, x: sg.Output) -> Any:
+def _classification(node: Call, x: sg.Output) -> sg.Output | tuple[sg.Output | None, sg.Output]:
     classes = labels_of(node)
     forest, has = _read(node, "class", max(classes, 1))
     scores, base = forest.scores(node, _rows(x, forest)), _numbers(node, "base_values")
@@ -204,7 +204,9 @@ def _classification(node: Call, x: sg.Output) -> Any:
     return labelled(node, first_largest(scores)), sg.cast(transformed(node, scores), sg.float32)
 
 
-def _of_one_class(node: Call, forest: Forest, score: Any, base: np.ndarray[Any, Any]) -> Any:
+def _of_one_class(
+    node: Call, forest: Forest, score: Any, base: np.ndarray[Any, Any]
+) -> tuple[sg.Output | None, sg.Output]:
     """Two classes, of which the leaves name one: probabilities if no weight is negative, else margins."""
     if len(base):
         score = score + base.astype(forest.values.dtype)[-1:]

@@ -13,6 +13,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import wanted_dtype
@@ -42,7 +43,7 @@ def _truncated(node: Call, key: sg.Output, shape: list[Size]) -> sg.Output:
 
 def _stateful(draw: Drawn) -> Rule:
     @knows(0)
-    def rule(node: Call, shape: sg.Output | Known) -> Any:
+    def rule(node: Call, shape: sg.Output | Known) -> sg.Output:
         return draw(node, _own_key(node), list(node.sizes(shape)))
 
     return rule
@@ -92,7 +93,7 @@ def _key_at(key: sg.Output, counter: sg.Output) -> sg.Output:
 
 def _stateless(draw: Drawn) -> Rule:
     @knows(0)
-    def rule(node: Call, shape: sg.Output | Known, seed: sg.Output) -> Any:
+    def rule(node: Call, shape: sg.Output | Known, seed: sg.Output) -> sg.Output:
         return draw(node, _key_from(seed), list(node.sizes(shape)))
 
     return rule
@@ -100,7 +101,9 @@ def _stateless(draw: Drawn) -> Rule:
 
 def _stateless_v2(draw: Drawn) -> Rule:
     @knows(0, 3)
-    def rule(node: Call, shape: sg.Output | Known, key: sg.Output, counter: sg.Output, algorithm: Any) -> Any:
+    def rule(
+        node: Call, shape: sg.Output | Known, key: sg.Output, counter: sg.Output, algorithm: Any
+    ) -> sg.Output:
         return draw(node, _key_at(key, counter), list(node.sizes(shape)))
 
     return rule
@@ -134,7 +137,7 @@ def _stateless_multinomial(
     return brought(drawn, wanted_dtype(node, "output_dtype", sg.int64))
 
 
-def _key_and_counter(node: Call, seed: sg.Output) -> Any:
+def _key_and_counter(node: Call, seed: sg.Output) -> tuple[sg.Output, Tensor]:
     """A number of 64 bits that stands for the seed, and a counter at its beginning."""
     low, high = (sg.cast(_low(seed[i]), sg.uint64) for i in (0, 1))
     number = sg.bitwise_xor(low, sg.left_shift(high, brought(32, sg.uint64)))

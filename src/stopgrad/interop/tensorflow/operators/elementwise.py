@@ -9,11 +9,12 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import DType
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.tensorflow.operators.calling import Call, Rule, Table
 
 
-def unary(function: Callable[..., Any]) -> Rule:
+def unary(function: Callable[..., Tensor]) -> Rule:
     """A rule for one operand, from a function of it."""
     return lambda node, x: function(x)
 
@@ -40,7 +41,7 @@ def _approximately_equal(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
 def _compared(function: Callable[..., sg.Output], otherwise: bool) -> Rule:
     """``Equal`` and ``NotEqual``, which may answer for shapes that do not broadcast."""
 
-    def rule(node: Call, x: sg.Output, y: sg.Output) -> Any:
+    def rule(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
         if not node.attribute("incompatible_shape_error", True):
             try:
                 sg.broadcast_static_shape(tuple(x.shape), tuple(y.shape))
@@ -65,7 +66,7 @@ def _shifted_left(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
 def _zero_at_zero(function: Callable[..., sg.Output]) -> Rule:
     """A rule for a product that is 0 where x is 0; TensorFlow's gradient towards x is 0 there, too."""
 
-    def rule(node: Call, x: sg.Output, y: sg.Output) -> Any:
+    def rule(node: Call, x: sg.Output, y: sg.Output) -> sg.Output:
         zero = brought(0, x.dtype)
         return function(sg.where(sg.equal(x, zero), zero, x), y)
 

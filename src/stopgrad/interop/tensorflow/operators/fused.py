@@ -33,7 +33,7 @@ _LAST: dict[str, Callable[[Call, sg.Output], Any]] = {
 def _fused(first: Callable[[Call, sg.Output, sg.Output], Any]) -> Rule:
     """An operation, and after it those that the attribute ``fused_ops`` names, with their operands."""
 
-    def rule(node: Call, a: sg.Output, b: sg.Output, *args: sg.Output) -> Any:
+    def rule(node: Call, a: sg.Output, b: sg.Output, *args: sg.Output) -> sg.Output:
         y, rest = first(node, a, b), list(args)
         for name in node.attribute("fused_ops") or ():
             if name == "BiasAdd":
@@ -57,7 +57,7 @@ def _normalized(node: Call, x: sg.Output, *statistics: sg.Output) -> sg.Output:
     return batch_normalization(node, x, *statistics)[0]
 
 
-def _batch_normalization(node: Call, x: sg.Output, *operands: sg.Output) -> Any:
+def _batch_normalization(node: Call, x: sg.Output, *operands: sg.Output) -> tuple[sg.Output, ...]:
     """``_FusedBatchNormEx``: normalisation, a further summand, and an activation."""
     y, *others = batch_normalization(node, x, *operands[:4])
     for side in operands[4:]:

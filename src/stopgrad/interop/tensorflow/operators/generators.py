@@ -10,6 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import LARGEST
 from stopgrad.base.types import DType, Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import ungraded, wanted_dtype
@@ -101,13 +102,13 @@ def _ones_like(node: Call, x: sg.Output) -> sg.Output:
 
 
 @knows(0)
-def _empty(node: Call, shape: sg.Output | Known) -> Any:
+def _empty(node: Call, shape: sg.Output | Known) -> Tensor:
     """``Empty``: what it holds is not defined, so it may be zeros."""
     return sg.zeros(list(node.sizes(shape)), wanted_dtype(node, "dtype"))
 
 
 @knows(0, 1, 2)
-def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
+def _range(node: Call, start: Any, limit: Any, delta: Any) -> sg.Output:
     dtype = wanted_dtype(node, "Tidx", sg.int32)
     first, last, step = (_number(node, x) for x in (start, limit, delta))
     if not any(isinstance(x, sg.Dim) for x in (first, last, step)):

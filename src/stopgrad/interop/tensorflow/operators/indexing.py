@@ -44,7 +44,7 @@ def _written(function: Callable[..., sg.Output]) -> Rule:
 
 
 @knows(*range(64))
-def _stitched(node: Call, *operands: Any) -> Any:
+def _stitched(node: Call, *operands: Any) -> sg.Output:
     """Rows put where their indices say, which are known; of several for one place the last counts."""
     half = len(operands) // 2
     places = [node.known(x).reshape(-1) for x in operands[:half]]

@@ -77,7 +77,7 @@ class TensorList:
         self.was_read = True
         return self.rows()
 
-    def rows(self) -> Any:
+    def rows(self) -> sg.Output:
         """As :meth:`filled`, where the list is only handed on."""
         if self._rows is None and self.base is not None:
             if self.grows:

@@ -181,7 +181,7 @@ class Loop:
 
     # --------------------------------------------------------------------------------------------- scans
 
-    def _steps(self) -> Any:
+    def _steps(self) -> sg.Output:
         return sg.range(0, self.trips.count, dtype=sg.int32)
 
     def _scanned(self) -> tuple[Any, ...]:

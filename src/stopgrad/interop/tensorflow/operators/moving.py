@@ -229,7 +229,7 @@ def _mirrored(node: Call, x: sg.Output, pairs: sg.Output | Known) -> sg.Output:
 
 
 @knows(1)
-def _mirrored_grad(node: Call, g: sg.Output, pairs: sg.Output | Known) -> Any:
+def _mirrored_grad(node: Call, g: sg.Output, pairs: sg.Output | Known) -> sg.Output:
     margins, mode = pairs_in(node, pairs, g.ndim), str(node.attribute("mode"))
     start = sg.zeros([size - sum(pair) for size, pair in zip(g.shape, margins, strict=True)], g.dtype)
     (gradient,) = pulled(lambda x: sg.pad(x, margins, mode), [start], [g])

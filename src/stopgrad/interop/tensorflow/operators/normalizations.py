@@ -22,7 +22,7 @@ def _epsilon(node: Call) -> float:
 
 def batch_normalization(
     node: Call, x: sg.Output, scale: sg.Output, offset: sg.Output, mean: sg.Output, variance: sg.Output
-) -> Any:
+) -> tuple[sg.Output, ...]:
     """``FusedBatchNorm``, with the statistics that its gradient needs.
 
     As in TensorFlow, only the first result passes gradients back, and in inference the statistics get none.
@@ -42,7 +42,7 @@ def batch_normalization(
     return _results(node, y, *after, mean_now, variance_now)
 
 
-def _results(node: Call, *results: Any) -> Any:
+def _results(node: Call, *results: sg.Output) -> tuple[sg.Output, ...]:
     """The results; those of version 3 have another one, which holds nothing."""
     return (*results, sg.zeros([0], results[1].dtype)) if node.op_type in _SIX else results
 
@@ -58,7 +58,7 @@ def _batch_normalization_grad(
     mean: sg.Output,
     variance: sg.Output,
     *_: sg.Output,
-) -> Any:
+) -> tuple[object, ...]:
     axis, start = _channels(node, x), sg.zeros_like(scale)
 
     def forward(x: sg.Output, scale: sg.Output, offset: sg.Output) -> sg.Output:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import bounded, brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import unary, ungraded, wanted_dtype
@@ -57,7 +58,7 @@ def _logarithm_of_determinant(node: Call, x: sg.Output) -> tuple[sg.Output, ...]
     return tuple(sg.slogdet(x))
 
 
-def _eigen(node: Call, x: sg.Output) -> Any:
+def _eigen(node: Call, x: sg.Output) -> tuple[Tensor, ...]:
     """Of the lower triangle alone, where the gradient arrives, too."""
     below = sg.tril(x, -1)
     x = sg.add(sg.tril(x), sg.adjoint(below))
@@ -66,7 +67,7 @@ def _eigen(node: Call, x: sg.Output) -> Any:
     return sg.eigvalsh(x), sg.zeros([0], x.dtype)
 
 
-def _singular(node: Call, x: sg.Output) -> Any:
+def _singular(node: Call, x: sg.Output) -> tuple[Tensor, ...]:
     """TensorFlow's order: the values first, and v rather than its adjoint."""
     if not node.attribute("compute_uv", True):
         nothing = sg.zeros([0], x.dtype)

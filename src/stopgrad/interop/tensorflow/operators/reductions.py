@@ -9,17 +9,18 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import DType
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import brought, product
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.interop.tensorflow.operators.elementwise import wanted_dtype
 from stopgrad.interop.tensorflow.operators.moving import axes_in, axis_in
 
 
-def _reduced(function: Callable[..., Any]) -> Rule:
+def _reduced(function: Callable[..., Tensor]) -> Rule:
     """A reduction; its axes are an operand, and none of them means that nothing is reduced."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axes: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, axes: sg.Output | Known) -> sg.Output:
         chosen = axes_in(node, axes, x.ndim)
         return (
             function(x, chosen, bool(node.attribute("keep_dims", False))) if chosen else _alone(function, x)
@@ -45,8 +46,8 @@ def _euclidean_norm(x: sg.Output, axes: tuple[int, ...], keepdims: bool) -> sg.O
     return sg.sqrt(sg.reduce_sum(sg.square(x), axes, keepdims))
 
 
-def _extreme(function: Callable[..., Any], high: bool) -> Callable[..., Any]:
-    def extreme(x: sg.Output, axes: Sequence[int], keepdims: bool) -> Any:
+def _extreme(function: Callable[..., Tensor], high: bool) -> Callable[..., Tensor]:
+    def extreme(x: sg.Output, axes: Sequence[int], keepdims: bool) -> Tensor:
         if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
             shape = [1 if i in axes else size for i, size in enumerate(x.shape) if keepdims or i not in axes]
             return sg.fill(shape, lowest(x.dtype) if high else highest(x.dtype))
@@ -69,7 +70,7 @@ def _place(function: Callable[..., sg.Output]) -> Rule:
     """The index of the largest or smallest element along an axis; the first of several."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> sg.Output:
         dtype = wanted_dtype(node, "output_type", sg.int64)
         if x.dtype.is_bool:
             x = sg.cast(x, sg.int32)
@@ -102,7 +103,7 @@ def _l2_loss(node: Call, x: sg.Output) -> sg.Output:
 
 def _running(function: Callable[..., sg.Output]) -> Rule:
     @knows(1)
-    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, axis: sg.Output | Known) -> sg.Output:
         exclusive, reverse = (bool(node.attribute(name, False)) for name in ("exclusive", "reverse"))
         return function(x, axis_in(node, axis, x.ndim), exclusive, reverse)
 
@@ -116,7 +117,7 @@ def _segments(function: Callable[..., sg.Output]) -> Rule:
     """Of sorted segments, as many as the last one's number says, which must be known."""
 
     @knows(1)
-    def rule(node: Call, x: sg.Output, ids: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, ids: sg.Output | Known) -> sg.Output:
         numbers = node.known(ids)
         return function(x, node.tensor(ids), num_segments=int(numbers[-1]) + 1 if len(numbers) else 0)
 
@@ -125,7 +126,7 @@ def _segments(function: Callable[..., sg.Output]) -> Rule:
 
 def _unsorted(function: Callable[..., sg.Output]) -> Rule:
     @knows(2)
-    def rule(node: Call, x: sg.Output, ids: sg.Output, count: sg.Output | Known) -> Any:
+    def rule(node: Call, x: sg.Output, ids: sg.Output, count: sg.Output | Known) -> sg.Output:
         return function(x, ids, node.sizes(count)[0])
 
     return rule
@@ -135,7 +136,9 @@ def _sparse_segments(function: Callable[..., sg.Output]) -> Rule:
     """Reductions by segment of chosen rows."""
 
     @knows(2, 3)
-    def rule(node: Call, x: sg.Output, rows: sg.Output, ids: sg.Output | Known, count: Any = None) -> Any:
+    def rule(
+        node: Call, x: sg.Output, rows: sg.Output, ids: sg.Output | Known, count: Any = None
+    ) -> sg.Output:
         if count is None:
             numbers = node.known(ids)
             number: Any = int(numbers[-1]) + 1 if len(numbers) else 0

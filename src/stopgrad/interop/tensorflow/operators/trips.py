@@ -26,7 +26,7 @@ class Counter(NamedTuple):
     start: int
     step: int
 
-    def after(self, steps: Any) -> Any:
+    def after(self, steps: Any) -> sg.Output:
         """Its value after so many steps."""
         return self.start + steps * self.step
 

@@ -72,7 +72,7 @@ def _assigned(node: Call, handle: object, value: sg.Output | Known) -> object:
 
 def _changed(operation: Callable[[sg.Output, sg.Output], sg.Output]) -> Rule:
     @knows(0)
-    def rule(node: Call, handle: object, delta: sg.Output) -> Any:
+    def rule(node: Call, handle: object, delta: sg.Output) -> object:
         node.write(_of(node, handle), operation(node.tensor(_held(node, handle)), delta))
         return handle if node.op_type in ("AssignAdd", "AssignSub") else None
 
@@ -85,7 +85,7 @@ def _gathered(node: Call, handle: object, indices: sg.Output) -> sg.Output:
 
 
 @knows(0)
-def _gathered_nd(node: Call, handle: object, indices: sg.Output) -> Any:
+def _gathered_nd(node: Call, handle: object, indices: sg.Output) -> object:
     return INDEXING["GatherNd"](node, node.tensor(_held(node, handle)), indices)
 
 

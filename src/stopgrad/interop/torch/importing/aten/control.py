@@ -27,7 +27,7 @@ def _branched(
     true: torch.fx.GraphModule,
     false: torch.fx.GraphModule,
     operands: Sequence[Value] = (),
-) -> Any:
+) -> tuple[Any, ...]:
     """The branches close over the operands, some of which may be sizes."""
     pred = brought(pred, sg.bool_)
     first, second = (
@@ -42,7 +42,7 @@ def _looped(
     body: torch.fx.GraphModule,
     carried: Sequence[Value],
     more: Sequence[Value] = (),
-) -> Any:
+) -> tuple[Any, ...]:
     def going(*carry: sg.Output) -> sg.Output:
         return brought(_results(translator.run(cond, [*carry, *more]))[0], sg.bool_)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 
@@ -57,7 +57,7 @@ def _order(call: Call, n: Size, **_: object) -> sg.Output:
     return sg.cast(sg.random_permutation(sg.range(0, n, dtype=sg.int64), call.key()), call.dtype)
 
 
-def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> Any:
+def _dropped(call: Call, x: sg.Output, p: float, train: bool | None = True) -> tuple[sg.Output, Tensor]:
     """Dropout: the kept elements divided by the probability to keep them, and the mask of those kept."""
     if not train:
         return x, sg.full(list(x.shape), True, sg.bool_)
@@ -79,7 +79,7 @@ def _exponential(call: Call, x: sg.Output, rate: float = 1.0, **_: object) -> sg
     return sg.random_exponential(list(x.shape), call.key(), rate, dtype=call.dtype)
 
 
-def _categories(call: Call, x: sg.Output, count: int, replacement: bool = False, **_: object) -> Any:
+def _categories(call: Call, x: sg.Output, count: int, replacement: bool = False, **_: object) -> Tensor:
     """Categories drawn by weight; without replacement, those with the largest logits plus Gumbel noise."""
     logits = sg.log(sg.stop_gradient(x))
     if replacement:

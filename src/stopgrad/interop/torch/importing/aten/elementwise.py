@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 import stopgrad as sg
 from stopgrad.base.types import DType
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import Refused, Value, brought
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, dtype_or, table
 
 
-def unary(function: Callable[..., Any]) -> Translation:
+def unary(function: Callable[..., Tensor]) -> Translation:
     """A function of one tensor, computed in the result's element type."""
     return lambda call, x: function(brought(x, call.dtype))
 

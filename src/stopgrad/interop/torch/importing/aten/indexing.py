@@ -9,10 +9,12 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import Refused, Value, along, axis_of, brought, product, static
 from stopgrad.interop.shared.slices import part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.interop.torch.importing.aten.shapes import diagonal_places, strided_places
+from stopgrad.ops.indexing.updates import Updates
 from stopgrad.ops.shapes.reshape import reshape
 
 
@@ -58,7 +60,7 @@ class _Scattering:
                 written = part(written, i, 0, self.index.shape[i])
         return written
 
-    def at(self, x: sg.Output | None = None) -> Any:
+    def at(self, x: sg.Output | None = None) -> Updates:
         return sg.at(self.x if x is None else x)[self.places]
 
     def ended(self, y: sg.Output) -> sg.Output:
@@ -71,7 +73,7 @@ def _differs(x: sg.Output, y: sg.Output, axis: int) -> bool:
 
 def _scattered(
     call: Call, x: sg.Output, dim: int, index: sg.Output, source: Value, *, reduce: str | None = None
-) -> Any:
+) -> sg.Output:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -84,7 +86,7 @@ def _is_empty(index: sg.Output) -> bool:
     return any(not isinstance(size, sg.Dim) and size == 0 for size in index.shape)
 
 
-def _scatter_added(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> Any:
+def _scatter_added(call: Call, x: sg.Output, dim: int, index: sg.Output, source: sg.Output) -> sg.Output:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -100,7 +102,7 @@ def _scatter_reduced(
     reduce: str,
     *,
     include_self: bool = True,
-) -> Any:
+) -> sg.Output:
     to = _Scattering(x, dim, index)
     if _is_empty(to.index):
         return x
@@ -123,7 +125,7 @@ def _scatter_reduced(
     return to.ended({"prod": at.multiply, "amax": at.max, "amin": at.min}[reduce](updates))
 
 
-def _neutral(reduce: str, updates: sg.Output) -> Any:
+def _neutral(reduce: str, updates: sg.Output) -> Tensor:
     if reduce in ("amax", "amin") and updates.dtype.is_floating:
         value = -np.inf if reduce == "amax" else np.inf
     elif reduce in ("amax", "amin"):
@@ -209,7 +211,7 @@ def _slice_written(
     start: Size | None = None,
     end: Size | None = None,
     step: int = 1,
-) -> Any:
+) -> sg.Output:
     axis = axis_of(dim, x.ndim)
     size = x.shape[axis]
     if not isinstance(size, sg.Dim) and not any(isinstance(n, sg.Dim) for n in (start, end)):
@@ -225,7 +227,7 @@ def _slice_written(
 
 def _diagonal_written(
     call: Call, x: sg.Output, source: sg.Output, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Any:
+) -> Tensor:
     first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
     moved = sg.moveaxis(x, (first, second), (x.ndim - 2, x.ndim - 1))

@@ -30,7 +30,7 @@ def _layer(
     weight: sg.Output | None,
     bias: sg.Output | None,
     eps: float,
-) -> Any:
+) -> tuple[Any, ...]:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     is_used = call.uses(1) or call.uses(2)
     y, *moments = layer_normalized(x, axes, weight, bias, eps, is_used)
@@ -84,15 +84,17 @@ def _batch(
     return y, *saved, *after
 
 
-def _batch_alone(call: Call, x: Any, weight: Any, bias: Any, *settings: Any) -> Any:
+def _batch_alone(call: Call, x: Any, weight: Any, bias: Any, *settings: Any) -> tuple[Any, ...]:
     return _batch(call, x, weight, bias, None, None, *settings)[:3]
 
 
-def _batch_resting(call: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, *settings: Any) -> Any:
+def _batch_resting(
+    call: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any, *settings: Any
+) -> tuple[Any, ...]:
     return _batch(call, x, weight, bias, mean, var, False, *settings)[:3]
 
 
-def _batch_three(call: Call, *arguments: Any) -> Any:
+def _batch_three(call: Call, *arguments: Any) -> tuple[Any, ...]:
     return _batch(call, *arguments)[:3]
 
 

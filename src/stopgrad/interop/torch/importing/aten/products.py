@@ -8,6 +8,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared import convolutions
 from stopgrad.interop.shared.conversions import Refused, Value, brought, pulled, spread
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
@@ -155,16 +156,16 @@ def _solved(
     return (sg.squeeze(y, -1) if vector else y), None, None, None
 
 
-def _inverse(call: Call, a: sg.Output, **_: object) -> Any:
+def _inverse(call: Call, a: sg.Output, **_: object) -> tuple[sg.Output, sg.Output]:
     return sg.inv(a), _no_failure(a)
 
 
-def _factor(call: Call, a: sg.Output, *, upper: bool = False, **_: object) -> Any:
+def _factor(call: Call, a: sg.Output, *, upper: bool = False, **_: object) -> tuple[sg.Output, sg.Output]:
     y = sg.cholesky(a)
     return (sg.adjoint(y) if upper else y), _no_failure(a)
 
 
-def _no_failure(a: sg.Output) -> Any:
+def _no_failure(a: sg.Output) -> Tensor:
     """``info`` of LAPACK for each matrix: 0, which says that the factorisation succeeded."""
     return sg.zeros(list(a.shape[:-2]), sg.int32)
 

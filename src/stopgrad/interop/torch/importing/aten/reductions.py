@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import stopgrad as sg
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import along, axes_of, axis_of, brought, static
 from stopgrad.interop.shared.normalizations import variance
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
@@ -36,7 +37,7 @@ def _any_all(function: Callable[..., sg.Output]) -> Translation:
     return translated
 
 
-def _extreme(function: Callable[..., Any], truth: Callable[..., Any]) -> Translation:
+def _extreme(function: Callable[..., Tensor], truth: Callable[..., Tensor]) -> Translation:
     """amax and amin: elements that tie share the gradient."""
 
     def translated(call: Call, x: sg.Output, dim: Sequence[int] = (), keepdim: bool = False) -> sg.Output:
@@ -63,10 +64,10 @@ def _place_of(function: Callable[..., sg.Output]) -> Translation:
     return lambda call, x, dim=None, keepdim=False: _place(function, x, dim, keepdim)
 
 
-def _extreme_with_place(function: Callable[..., Any]) -> Translation:
+def _extreme_with_place(function: Callable[..., Tensor]) -> Translation:
     """max.dim and min.dim: of elements that tie, the first takes the whole gradient."""
 
-    def translated(call: Call, x: sg.Output, dim: int, keepdim: bool = False) -> Any:
+    def translated(call: Call, x: sg.Output, dim: int, keepdim: bool = False) -> tuple[sg.Output, Tensor]:
         if not x.ndim:
             return x, sg.zeros((), sg.int64)
         axis = axis_of(dim, x.ndim)
@@ -175,7 +176,7 @@ def _norm(
 # --------------------------------------------------------------------------------------------- in order
 
 
-def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: Any) -> Any:
+def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: Any) -> tuple[sg.Output, Tensor]:
     stated = {"dim": -1, "descending": False, **kwargs}
     # sort(x, dim, descending), sort.stable(x, *, stable, dim, descending)
     stated.update(zip(("dim", "descending"), args, strict=False))
@@ -187,7 +188,9 @@ def _sorted(call: Call, x: sg.Output, *args: int, **kwargs: Any) -> Any:
     return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
 
 
-def _top(call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def _top(
+    call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[sg.Output, Tensor]:
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
     axis = axis_of(dim, x.ndim)
@@ -197,7 +200,7 @@ def _top(call: Call, x: sg.Output, k: int, dim: int = -1, largest: bool = True, 
     return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
 
 
-def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False) -> tuple[sg.Output, Tensor]:
     """The k-th smallest element, counted from 1, and its index."""
     if not x.ndim:
         return x, sg.zeros((), sg.int64)
@@ -207,7 +210,9 @@ def _nth(call: Call, x: sg.Output, k: int, dim: int = -1, keepdim: bool = False)
     return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
 
 
-def _median(call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False) -> Any:
+def _median(
+    call: Call, x: sg.Output, dim: int | None = None, keepdim: bool = False
+) -> sg.Output | tuple[sg.Output, Tensor]:
     """The median: the lower of the two in the middle; NaN if any element is NaN."""
     if dim is None:
         return _nth_or_nan(sg.reshape(x, [-1]), 0)[0]
@@ -243,10 +248,10 @@ def running(function: Callable[..., sg.Output]) -> Translation:
     return translated
 
 
-def _running_extreme(function: Callable[..., Any]) -> Translation:
+def _running_extreme(function: Callable[..., Tensor]) -> Translation:
     """cummax and cummin with indices: of elements that tie, that of the last."""
 
-    def translated(call: Call, x: sg.Output, dim: int) -> Any:
+    def translated(call: Call, x: sg.Output, dim: int) -> tuple[sg.Output, Tensor]:
         if not x.ndim:
             return x, sg.zeros((), sg.int64)
         axis = axis_of(dim, x.ndim)
@@ -300,7 +305,7 @@ def _all_distances(
     return _distances(sg.expand_dims(x, -2), sg.expand_dims(y, -3), p)
 
 
-def _own_distances(call: Call, x: sg.Output, p: float = 2.0) -> Any:
+def _own_distances(call: Call, x: sg.Output, p: float = 2.0) -> Tensor:
     (count,) = static([x.shape[0]], "pdist")
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     first, second = ([pair[i] for pair in pairs] for i in (0, 1))

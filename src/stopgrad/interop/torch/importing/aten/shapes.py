@@ -12,6 +12,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.base.sizes import Dim
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import Refused, axes_of, axis_of, brought, product, static
 from stopgrad.interop.shared.slices import padded, part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, Translation, table
@@ -63,7 +64,7 @@ def _selected(call: Call, x: sg.Output, dim: int, index: sg.Output | Size) -> sg
     return x[(slice(None),) * axis + (index,)]
 
 
-def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> Any:
+def _joined(call: Call, tensors: Sequence[sg.Output], dim: int = 0) -> sg.Output:
     # PyTorch allows empty vectors among tensors of any shape.
     ndim = max(x.ndim for x in tensors)
     same_rank = [x for x in tensors if x.ndim == ndim]
@@ -175,7 +176,7 @@ def _filled(call: Call, size: Sequence[Size], value: float, **_: object) -> sg.O
     return _of_shape(call, size, value)
 
 
-def _of_shape(call: Call, size: Sequence[Size], value: float) -> Any:
+def _of_shape(call: Call, size: Sequence[Size], value: float) -> Tensor:
     if isinstance(value, (sg.Output, sg.Dim)):
         return sg.broadcast_to(brought(value, call.dtype, value), list(size))
     if call.dtype.is_bool:
@@ -196,7 +197,7 @@ def constant_of(value: float) -> Translation:
     return translated
 
 
-def _counted(call: Call, *numbers: Any, **_: object) -> Any:
+def _counted(call: Call, *numbers: Any, **_: object) -> sg.Output:
     start, end, step = {1: (0, *numbers, 1), 2: (*numbers, 1), 3: numbers}[len(numbers)]
     dtype = call.dtype
     if any(isinstance(n, sg.Dim) for n in (start, end, step)):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 import stopgrad as sg
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import Refused, Value
 from stopgrad.interop.torch.importing.aten.calling import Call
 
@@ -40,7 +41,7 @@ def _smallest(call: Call, x: Value, y: Value) -> Value:
     return _extreme(min, x, y)
 
 
-def _extreme(function: Callable[..., Any], x: Value, y: Value) -> Any:
+def _extreme(function: Callable[..., Tensor], x: Value, y: Value) -> sg.Output:
     if isinstance(x, (sg.Dim, sg.Output)) or isinstance(y, (sg.Dim, sg.Output)):
         if isinstance(x, sg.Dim) and isinstance(y, int) and y <= 1 and function is max:
             return x  # Symbolic sizes are taken to be at least 1.

@@ -10,6 +10,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.base.types import Size
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import Refused, along, brought, product, pulled, spread, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
 from stopgrad.interop.shared.pooling import Windows, max_places
@@ -64,8 +65,8 @@ def _max_pooled(spatial: int) -> Translation:
     return translated
 
 
-def _max_gradient(spatial: int) -> Any:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> Any:
+def _max_gradient(spatial: int) -> Callable[..., Tensor]:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> sg.Output:
         *_, indices = options
         plane = product(x.shape[-spatial:])
         lead = list(x.shape[:-spatial])
@@ -105,8 +106,8 @@ def _average_pooled(spatial: int) -> Translation:
     return translated
 
 
-def _average_gradient(spatial: int) -> Any:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> Any:
+def _average_gradient(spatial: int) -> Callable[..., Tensor]:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> sg.Output:
         pool = _average_pooled(spatial)
         return pulled(lambda z: pool(call, z, *options), [x], [g])[0]
 
@@ -135,7 +136,7 @@ def _adapted_maxima(spatial: int) -> Translation:
     return translated
 
 
-def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> Any:
+def _adapted_gradient(call: Call, g: sg.Output, x: sg.Output) -> sg.Output:
     spatial = 2 if "2d" in str(call.node.target) else 3
     adapt = _adapted(spatial)
     return pulled(lambda z: adapt(call, z, g.shape[-spatial:]), [x], [g])[0]
