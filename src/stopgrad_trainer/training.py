@@ -61,7 +61,12 @@ class Trainer:
     # -------------------------------------------------------------------------------------- training
 
     def step(
-        self, batch: Mapping[str, Any] | None = None, /, *, learning_rate: float | None = None, **named: Any
+        self,
+        batch: Mapping[str, Any] | None = None,
+        /,
+        *,
+        learning_rate: float | None = None,
+        **named: object,
     ) -> float:
         """One step of training.
 

@@ -73,7 +73,7 @@ def explain(ys: object, *args: object, **kwargs: object) -> Flow:
     return report("explain", ys, args, kwargs)[0]
 
 
-def trace_nan(ys: Any, *args: Any, **kwargs: Any) -> NanTrace:
+def trace_nan(ys: object, *args: object, **kwargs: Any) -> NanTrace:
     """The operation that made the first NaN or infinity, in values or in the gradient, with the user's line.
 
     Args:
@@ -97,7 +97,7 @@ def trace_nan(ys: Any, *args: Any, **kwargs: Any) -> NanTrace:
     return traced
 
 
-def check_gradients(ys: Any, *args: Any, **kwargs: Any) -> GradientCheck:
+def check_gradients(ys: object, *args: object, **kwargs: Any) -> GradientCheck:
     """Compare gradients with finite differences of the function that stops leave.
 
     Args:
@@ -122,7 +122,7 @@ def check_gradients(ys: Any, *args: Any, **kwargs: Any) -> GradientCheck:
     return checked
 
 
-def ablate(ys: Any, *args: Any, **kwargs: Any) -> Ablation:
+def ablate(ys: object, *args: object, **kwargs: Any) -> Ablation:
     """What each stop does to a gradient on real data, and where a stop would only save work.
 
     Args:

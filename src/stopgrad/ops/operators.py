@@ -92,7 +92,7 @@ def _invert(self: Output) -> Output:
 
 
 @d.reads_arguments
-def _getitem(self: Output, index: Any) -> Output:
+def _getitem(self: Output, index: object) -> Output:
     return indexing.take_index(self, index)
 
 

@@ -21,7 +21,7 @@ MOST = 128
 class _AskedError(BaseException):
     """Python asked for a value that is not known yet; no handler of the user's is meant to see it."""
 
-    def __init__(self, tracer: Any) -> None:
+    def __init__(self, tracer: object) -> None:
         super().__init__()
         self.tracer = tracer
 

@@ -44,7 +44,7 @@ def differentiated(
     chosen = losses or [True] * len(closed.out_avals)
     smooth = [j for j, y in enumerate(closed.out_avals) if chosen[j] and is_float(y)]
 
-    def both(*xs: Any) -> list[Any]:
+    def both(*xs: object) -> list[Any]:
         def losses_at(*inputs: object) -> tuple[list[Any], Any]:
             filled = list(xs)
             for i, x in zip(wrt, inputs, strict=True):
@@ -97,7 +97,7 @@ def of_results(closed: jex.ClosedJaxpr, chosen: Sequence[bool]) -> jex.ClosedJax
     return jex.ClosedJaxpr(lean, closed.consts)
 
 
-def array_for(x: Any, aval: Any) -> jax.Array:
+def array_for(x: object, aval: Any) -> jax.Array:
     """An argument as an array of the type that it was traced with."""
     return x if isinstance(x, jax.Array) or is_key(aval) else jnp.asarray(x, aval.dtype)
 
@@ -142,7 +142,7 @@ class Gradients:
         return replace(measured, of={**measured.of, **own}, at=norms)
 
 
-def _statistics(g: Any, x: Any) -> tuple[Any, ...]:
+def _statistics(g: Any, x: object) -> tuple[Any, ...]:
     return (*_norm(g), jnp.sum(g == 0), jnp.sum(jnp.isnan(g)), jnp.sum(jnp.isinf(g)), *_norm(x))
 
 

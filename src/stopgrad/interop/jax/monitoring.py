@@ -121,7 +121,7 @@ class JaxMonitor(Monitor):
                 raise ArgumentError(f"keras_callback: the monitor is of another model than {trained.name!r}")
             keras.fit_loss("keras_callback", model)
 
-        def run(model: Any, step: Any, state: Any, batches: Any) -> Any:
+        def run(model: object, step: Any, state: Any, batches: Any) -> Any:
             batch = next(batches)
             x, y, sample_weight = keras.unpacked(batch)
             with keras.current(model, *state[:3]):

@@ -149,7 +149,7 @@ class Node:
 
     def __init__(
         self,
-        eqn: Any = None,
+        eqn: object = None,
         inputs: tuple[Node, ...] = (),
         place: RawLocation | None = None,
         name: str = "",

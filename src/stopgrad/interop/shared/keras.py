@@ -47,7 +47,7 @@ def is_variable(x: object) -> bool:
     return keras is not None and isinstance(x, keras.Variable)
 
 
-def plain(x: Any) -> Any:
+def plain(x: object) -> Any:
     """The framework's own variable in one of Keras'; anything else as it is."""
     return getattr(x, "_value", x)
 
@@ -206,7 +206,7 @@ def fit_loss(what: str, model: Any) -> Callable[..., object]:
     return _fit_loss
 
 
-def _fit_loss(model: Any, x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+def _fit_loss(model: Any, x: object, y: Any = None, sample_weight: Any = None) -> Any:
     keras = loaded()
     x, y, sample_weight = (
         None if one is None else keras.tree.map_structure(keras.ops.convert_to_tensor, one)

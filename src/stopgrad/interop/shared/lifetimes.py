@@ -33,7 +33,7 @@ class Lifetime(weakref.ref[Any]):
     def __new__(cls, what: object) -> Lifetime:
         return super().__new__(cls, what, operator.methodcaller("end"))
 
-    def __init__(self, what: Any) -> None:
+    def __init__(self, what: object) -> None:
         self._undo: list[Callable[[], object]] = []
         self.end: Callable[[], object] = functools.partial(deque, map(operator.call, self._undo), 0)
         me = id(self)

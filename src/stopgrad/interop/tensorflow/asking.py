@@ -153,8 +153,8 @@ def arguments_of(f: Callable[..., object], args: Sequence[Any], kwargs: Mapping[
 @guarded("assert_held")
 def assert_held(
     f: Callable[..., Any],
-    *args: Any,
-    optimizer: Any,
+    *args: object,
+    optimizer: object,
     model: Asked | None = None,
     only: Names | None = None,
     **kwargs: Any,

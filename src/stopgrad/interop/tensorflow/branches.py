@@ -26,7 +26,7 @@ _Group = tuple[Context, Source, int]
 """Merges that belong together: the context around, what decides, and how many others of it come before."""
 
 
-def with_branches(body: Body, library: object) -> Body:
+def with_branches(body: Body, library: Any) -> Body:
     """A graph whose merges are results of ``If`` and ``Case``, with functions in *library*."""
     if not any(node.op in (*MERGE, *SWITCH) for node in body.nodes.values()):
         return body

@@ -233,7 +233,7 @@ def _mark(op: tf.Operation) -> str | None:
         return None
 
 
-def _of_handle(handle: Any) -> Any:
+def _of_handle(handle: object) -> Any:
     """The value of the variable behind a handle; None if it is the handle of something else."""
     data = getattr(handle, "_handle_data", None)
     if data is None or not data.is_set or len(data.shape_and_type) != 1:

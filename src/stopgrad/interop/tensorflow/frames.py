@@ -23,7 +23,7 @@ _NEXT = ("NextIteration", "RefNextIteration")
 _OLD = frozenset({*_ENTER, *_MERGE, *_SWITCH, "_SwitchN"})
 
 
-def functional(body: Body, library: object) -> Body:
+def functional(body: Body, library: Any) -> Body:
     """A graph whose loops and branches are ``While`` and ``If`` of functions in *library*.
 
     Raises:

@@ -51,7 +51,7 @@ class Traced:
     graph: tf.Graph
     name: str
 
-    def __init__(self, graph: Any, name: str, owner: object = None) -> None:
+    def __init__(self, graph: object, name: str, owner: object = None) -> None:
         self.graph, self.name = graph, name
         self.paths: dict[int, str] = {}
         self.frozen: set[int] = set()
@@ -149,7 +149,7 @@ def _specs_of(model: Any) -> list[Any]:
 
 
 def _graph_of(
-    source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] | None, signature: Any = None
+    source: Any, name: str, inputs: Sequence[Any] | Mapping[str, Any] | None, signature: object = None
 ) -> tf.Graph:
     """The graph of a function, which may have the signature of another one."""
     tf = tensorflow()

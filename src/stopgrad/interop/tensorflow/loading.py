@@ -444,7 +444,7 @@ def _is_old(graph: Any) -> bool:
     return 0 < graph.versions.producer < 24
 
 
-def _merged(shape: Any, sizes: Any, name: str, file: str) -> list[Any]:
+def _merged(shape: Any, sizes: object, name: str, file: str) -> list[Any]:
     """Sizes that a placeholder declares, with those that are given where it leaves them open."""
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, Sequence):
         raise ArgumentError(f"shapes: the sizes of {name!r} are a list of numbers or names, not {sizes!r}")

@@ -25,7 +25,7 @@ class TensorflowMonitor(Monitor):
     """
 
     def __init__(
-        self, model: Asked, only: Names | None, every: int, to: object, optimizer: Any = None
+        self, model: Asked, only: Names | None, every: int, to: object, optimizer: object = None
     ) -> None:
         super().__init__(every, to)
         self._model, self._only, self._optimizer = model, only, optimizer
@@ -101,7 +101,7 @@ class TensorflowMonitor(Monitor):
                     "keras_callback: steps_per_execution must be 1, so that a batch is a step"
                 )
 
-        def run(model: Any, step: Any, batches: Any) -> Any:
+        def run(model: object, step: Any, batches: Any) -> Any:
             batch = next(batches)
             self._safely("sampling", self._ask, batch)
             self.step += 1

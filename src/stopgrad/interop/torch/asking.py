@@ -134,7 +134,7 @@ def _steps(
     losses: Sequence[Any],
     again: Callable[[], Any],
     asked: Mapping[str, Any],
-    xs: Any,
+    xs: object,
 ) -> dict[str, Step]:
     """What an update does to the tensors asked about."""
     if keras_updates.optimizer_in(optimizer) is None:

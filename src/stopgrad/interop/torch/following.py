@@ -159,7 +159,7 @@ class Followed(internals.DispatchMode):
 
     # ---------------------------------------------------------------------------------- operations
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> object:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         kwargs = kwargs or {}
         self.ran += 1
         name = _name(func)
@@ -179,7 +179,7 @@ class Followed(internals.DispatchMode):
             return result
         return result
 
-    def _take(self, name: str, inputs: Sequence[Tensor], place: RawLocation | None, node: Any) -> None:
+    def _take(self, name: str, inputs: Sequence[Tensor], place: RawLocation | None, node: object) -> None:
         """Note by its node's number what an operation took that is going to be differentiated."""
         number = internals.next_node() - 1
         if node is None and number not in self._forwards:
@@ -190,7 +190,7 @@ class Followed(internals.DispatchMode):
         self,
         func: Any,
         name: str,
-        arguments: Any,
+        arguments: object,
         operands: tuple[list[Tensor], list[Tensor], list[tuple[Tensor, Array | None]]],
         result: Any,
         place: RawLocation | None,
@@ -218,7 +218,7 @@ class Followed(internals.DispatchMode):
         self,
         func: Any,
         name: str,
-        arguments: Any,
+        arguments: object,
         before: Sequence[Tensor],
         marked: Sequence[tuple[Tensor, Array | None]],
         values: Array,
@@ -370,7 +370,7 @@ def called_as(name: str) -> str:
     return f"torch.{plain}" if hasattr(torch, plain) else f"torch.ops.aten.{name}"
 
 
-def _moved(func: Any, arguments: Any, marks: Sequence[Array], shape: tuple[int, ...]) -> Array:
+def _moved(func: Any, arguments: object, marks: Sequence[Array], shape: tuple[int, ...]) -> Array:
     """Marks moved as an operation moves the elements of its operands."""
     rest: Iterator[Array] = iter(marks)
 

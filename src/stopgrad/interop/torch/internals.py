@@ -331,7 +331,7 @@ class _Shown(TorchFunctionMode):
 
     shown = False
 
-    def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> object:
+    def __torch_function__(self, func: Any, _: object, args: Any = (), kwargs: Any = None) -> object:
         self.shown = self.shown or func is torch.autograd.backward
         return func(*args, **(kwargs or {}))
 
@@ -433,7 +433,7 @@ def is_compiled_itself(module: torch.nn.Module) -> bool:
     return type(module).__name__ == "OptimizedModule" or bool(getattr(module, "_compiled_call_impl", None))
 
 
-def parts_and_wholes(module: Any) -> list[tuple[Any, Any]]:
+def parts_and_wholes(module: object) -> list[tuple[Any, Any]]:
     """The parameters of which ``fully_shard`` keeps parts in a module, with those that it computes with."""
     state = module._get_fsdp_state() if hasattr(module, "_get_fsdp_state") else None
     groups = getattr(state, "_fsdp_param_groups", ())

@@ -41,7 +41,7 @@ def has_channels_first(data_format: str | None, rank: int) -> bool:
     raise ArgumentError(f"data_format={data_format!r} is unknown for {rank} spatial axes; {hint}")
 
 
-def channels_last(value: Any, rank: int, first: bool) -> Any:
+def channels_last(value: object, rank: int, first: bool) -> Any:
     """A list with a part for each axis, reordered to channels last; anything else unchanged."""
     if isinstance(value, np.ndarray):
         value = value.tolist()

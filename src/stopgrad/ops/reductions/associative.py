@@ -19,7 +19,9 @@ __all__ = [
 
 
 @d.guarded("associative_scan")
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: object, reverse: bool = False, axis: int = 0
+) -> Any:
     """The running results of an associative function along an axis: x₀, fn(x₀, x₁), fn(fn(x₀, x₁), x₂), …
 
     It takes about 2 log₂ n calls of the function, each for many elements at once, instead of n.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stopgrad.graph import defining as d
 from stopgrad.graph.body import walk
@@ -36,7 +36,7 @@ def divided(type: TensorType, sharding: Spec) -> TensorType:
     return type
 
 
-def current_spec(sharding: Any, shape: Shape) -> Spec:
+def current_spec(sharding: object, shape: Shape) -> Spec:
     """The sharding that a user wrote, checked against the current mesh."""
     spec = spec_of(sharding, len(shape))
     mesh = d.current().mesh
@@ -107,6 +107,6 @@ class Shard(Op):
 
 
 @d.builds(Shard)
-def shard(input: ArrayLike, sharding: Any, name: str | None = None) -> Tensor:
+def shard(input: ArrayLike, sharding: object, name: str | None = None) -> Tensor:
     shape = input.shape if hasattr(input, "shape") else d.as_array(input).shape
     return d.apply(Shard, (input,), (current_spec(sharding, shape),), name)

@@ -83,7 +83,7 @@ class Placeholder(Op):
 
 @d.builds(Placeholder)
 def placeholder(
-    dtype: DTypeLike, shape: ShapeLike = (), name: str | None = None, *, sharding: Any = None
+    dtype: DTypeLike, shape: ShapeLike = (), name: str | None = None, *, sharding: object = None
 ) -> Output:
     if shape is None:
         raise ShapeError(
@@ -193,7 +193,7 @@ class Parameter(Op):
 
 @d.builds(Parameter)
 def parameter(
-    value: ArrayLike, dtype: DTypeLike | None = None, name: str | None = None, *, sharding: Any = None
+    value: ArrayLike, dtype: DTypeLike | None = None, name: str | None = None, *, sharding: object = None
 ) -> Output:
     """A named input with a stored value, kept by each :class:`Session` and changed by :func:`assign`.
 

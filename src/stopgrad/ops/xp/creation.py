@@ -177,7 +177,7 @@ def eye(
 
 
 @standard
-def from_dlpack(x: Any, /, device: str | None = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: object, /, device: str | None = None, copy: bool | None = None) -> Tensor:
     """An array of another library, through DLPack, without a copy if possible.
 
     Examples:

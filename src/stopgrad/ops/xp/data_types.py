@@ -64,7 +64,7 @@ __all__ = [
 
 
 @standard
-def astype(x: ArrayLike, dtype: DTypeLike, /, copy: Any = True, device: str | None = None) -> Tensor:
+def astype(x: ArrayLike, dtype: DTypeLike, /, copy: object = True, device: str | None = None) -> Tensor:
     """*x* in another dtype: :func:`stopgrad.cast`.
 
     Args:

@@ -69,7 +69,7 @@ def _traced(question: Question) -> tuple[Callable[..., object], list[Argument], 
         )
     values = [argument.value for argument in arguments]
 
-    def function(*args: Any) -> Any:
+    def function(*args: object) -> Any:
         filled = list(values)
         for i, arg in zip(traced, args, strict=True):
             filled[i] = arg
@@ -102,7 +102,7 @@ def _with_names(
     """A function that calls *f*, with parameters named like another function's (at *positions*, if given)."""
     parameters = parameters_of(like)
 
-    def function(*args: Any) -> Any:
+    def function(*args: object) -> Any:
         return f(*args)
 
     named: Any = function

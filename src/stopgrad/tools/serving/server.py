@@ -135,7 +135,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         names = [f"{name}:{self.port}" for name in (HERE, "localhost")]
         self.hosts = [[name] for name in (*names, *((HERE, "localhost") if self.port == 80 else ()))]
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Any, client_address: object) -> None:
         """A browser that leaves is no error."""
         if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)

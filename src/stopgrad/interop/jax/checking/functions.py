@@ -34,7 +34,7 @@ class Posed(NamedTuple):
     values: dict[str, Any]
     asked: Sequence[int]
 
-    def function(self, *values: Any) -> list[Any]:
+    def function(self, *values: object) -> list[Any]:
         """The floating-point and complex results, of the values that are asked about."""
         every = list(self.values.values())
         for i, value in zip(self.asked, values, strict=True):
@@ -74,7 +74,7 @@ def posed(
     return Posed(program, arrays, [i for i in asked if _is_inexact(list(arrays.values())[i])])
 
 
-def _concrete(what: str, path: str, value: Any, kind: Any) -> jax.Array:
+def _concrete(what: str, path: str, value: object, kind: Any) -> jax.Array:
     """An argument as JAX takes it, as an array."""
     if isinstance(value, jax.Array):  # That it was deleted was asked when it was traced.
         return value

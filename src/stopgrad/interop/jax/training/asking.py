@@ -35,7 +35,7 @@ def _first_result(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function without its auxiliary result."""
 
     @functools.wraps(function, updated=())
-    def first(*args: Any, **kwargs: Any) -> Any:
+    def first(*args: object, **kwargs: object) -> Any:
         return function(*args, **kwargs)[0]
 
     return first

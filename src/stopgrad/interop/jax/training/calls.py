@@ -166,7 +166,7 @@ class Calls:
 
     def _replacing(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def differentiate(*args: Any, **kwargs: Any) -> Any:
+        def differentiate(*args: object, **kwargs: object) -> Any:
             gradient = original(*args, **kwargs)
             if not self._is_open or threading.get_ident() != self._thread:
                 return gradient
@@ -191,7 +191,7 @@ class Calls:
         key = place, own_code(function) or id(function)
 
         @functools.wraps(gradient)
-        def followed(*args: Any, **kwargs: Any) -> Any:
+        def followed(*args: object, **kwargs: object) -> Any:
             if not self._is_open or threading.get_ident() != self._thread:
                 return gradient(*args, **kwargs)
             spare = _spare(function) if key not in self.points else function
@@ -272,7 +272,7 @@ class Calls:
         return Point(place, title, observed, abstract_call, traced, own if is_own else None, span)
 
 
-def _spare(function: Any) -> Any:
+def _spare(function: object) -> Any:
     """A function to be called once more; a copy, if calls take something out of its queues."""
     queues = {
         name: queue

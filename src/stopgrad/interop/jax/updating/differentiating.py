@@ -85,7 +85,7 @@ class _Observed:
             return result
 
         @functools.wraps(f, updated=())
-        def first(*args: Any, **kwargs: Any) -> Any:
+        def first(*args: object, **kwargs: object) -> Any:
             result = observed(*args, **kwargs)
             return result[0] if self.has_aux else result
 
@@ -138,7 +138,7 @@ def differentiated(
 
 def _first_of(f: Loss) -> Loss:
     @functools.wraps(f, updated=())
-    def first(*args: Any, **kwargs: Any) -> Any:
+    def first(*args: object, **kwargs: object) -> Any:
         return f(*args, **kwargs)[0]
 
     return first

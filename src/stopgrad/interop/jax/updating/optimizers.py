@@ -39,7 +39,7 @@ class _Recording(NamedTuple):
 def _recording(tx: Any, raw: list[tuple[Any, ...]]) -> _Recording:
     """A transformation that does what another does, and notes the paths at which it hands on what it got."""
 
-    def update(gradients: Any, state: Any, params: Any = None, **more: Any) -> tuple[Any, Any]:
+    def update(gradients: Any, state: object, params: Any = None, **more: Any) -> tuple[Any, Any]:
         updates, state = tx.update(gradients, state, params, **more)
         received = jax.tree_util.tree_flatten_with_path(gradients)[0]
         passed = dict(jax.tree_util.tree_flatten_with_path(updates)[0])
@@ -122,7 +122,7 @@ class _OfTransformation:
         parts = []
         for n, tree in zip(derivative.argnums, trees, strict=True):
 
-            def part(path: Any, leaf: Any, name: str = derivative.names[n]) -> object:
+            def part(path: Any, leaf: object, name: str = derivative.names[n]) -> object:
                 return leaf if path_of(name, path) in derivative.handed else None
 
             parts.append(jax.tree_util.tree_map_with_path(part, tree))
@@ -169,7 +169,7 @@ class _OfTransformation:
         return self._whole
 
 
-def _added(p: Any, u: Any) -> jax.Array:
+def _added(p: object, u: Any) -> jax.Array:
     """A parameter with its update, in its own dtype, as ``optax.apply_updates`` has it."""
     return jnp.asarray(p + u).astype(jnp.asarray(p).dtype)
 
@@ -227,7 +227,7 @@ class _OfFunction:
         return [self._params] if self._derivative.is_single else list(self._params)
 
 
-def copied(tree: Any) -> Any:
+def copied(tree: object) -> Any:
     """A structure with copies of its arrays, which may be donated or written into."""
 
     def copy(x: object) -> object:

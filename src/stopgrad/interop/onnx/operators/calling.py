@@ -55,7 +55,7 @@ class Body:
     inputs: list[str]
     outputs: list[str]
 
-    def __init__(self, graph: onnx.GraphProto, around: Any) -> None:
+    def __init__(self, graph: onnx.GraphProto, around: object) -> None:
         self.graph = graph
         self.around = around
         self.inputs = [str(x.name) for x in graph.input]

@@ -28,7 +28,7 @@ _RELATIVE, _LEAST = 0.02, 1e-6
 
 def compare(
     module: Any,
-    inputs: Any,
+    inputs: object,
     model: Model,
     trained: Sequence[str],
     verdicts: Mapping[str, Verdict],

@@ -76,7 +76,7 @@ class Call(calling.Call):
         translator: Any,
         open_attributes: Mapping[str, Any] | None = None,
         depth: int = 0,
-        space: Any = None,
+        space: object = None,
     ) -> None:
         super().__init__(op_type, name, outputs, attributes, operands, translator)
         self._space: Any = space

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import stopgrad as sg
 from stopgrad.interop.tensorflow.operators.calling import Call, Table
 
@@ -12,7 +10,7 @@ def _nothing(node: Call, *operands: object) -> None:
     """Checks and messages that have no result take no part in what is computed."""
 
 
-def _first(node: Call, x: sg.Output, *others: Any) -> sg.Output:
+def _first(node: Call, x: sg.Output, *others: object) -> sg.Output:
     return x
 
 

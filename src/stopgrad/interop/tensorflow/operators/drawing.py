@@ -102,7 +102,7 @@ def _stateless(draw: Drawn) -> Rule:
 def _stateless_v2(draw: Drawn) -> Rule:
     @knows(0, 3)
     def rule(
-        node: Call, shape: sg.Output | Known, key: sg.Output, counter: sg.Output, algorithm: Any
+        node: Call, shape: sg.Output | Known, key: sg.Output, counter: sg.Output, algorithm: object
     ) -> sg.Output:
         return draw(node, _key_at(key, counter), list(node.sizes(shape)))
 
@@ -122,7 +122,7 @@ def _stateless_integers_v2(
     shape: sg.Output | Known,
     key: sg.Output,
     counter: sg.Output,
-    algorithm: Any,
+    algorithm: object,
     low: Any,
     high: Any,
 ) -> sg.Output:

@@ -202,7 +202,7 @@ def _gathered(node: Call, x: object, indices: sg.Output, shape: sg.Output | Know
 
 
 @knows(1, 2, 3)
-def _scattered(node: Call, x: sg.Output, indices: Any, shape: Any, count: Any = None) -> TensorList:
+def _scattered(node: Call, x: sg.Output, indices: Any, shape: object, count: Any = None) -> TensorList:
     size = -1 if count is None else node.sizes(count)[0]
     length = size if isinstance(size, sg.Dim) or size >= 0 else None
     if length is None:
@@ -264,7 +264,7 @@ def _resized(node: Call, x: object, count: sg.Output | Known) -> TensorList:
 
 
 @knows(0, 1, 2)
-def _joined(node: Call, x: object, shape: Any = None, lengths: Any = None) -> tuple[Any, ...]:
+def _joined(node: Call, x: object, shape: object = None, lengths: object = None) -> tuple[Any, ...]:
     """The elements, which have one shape here, one behind the other; and their lengths."""
     rows = _listed(node, x).filled()
     if rows.ndim < 2:

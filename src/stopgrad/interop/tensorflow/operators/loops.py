@@ -161,7 +161,7 @@ class Loop:
         for k in sorted(self.rows):
             self._settle_list(k, args, returned[k])
 
-    def _settle_list(self, k: int, args: Sequence[Any], returned: Any) -> None:
+    def _settle_list(self, k: int, args: Sequence[Any], returned: object) -> None:
         """Decide whether a list becomes rows of a scan; if not, what its elements are."""
         if not isinstance(returned, TensorList):
             raise Refused(f"its state {k} is a list only in the beginning")
@@ -260,7 +260,7 @@ def _depends(shape: Any) -> bool:
     return any(size is None for size in shape)
 
 
-def _known(value: Any, dtype: Any) -> Known:
+def _known(value: object, dtype: Any) -> Known:
     if isinstance(value, sg.Dim):
         array = np.empty((), object)
         array[()] = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import bounded, brought, pulled
 from stopgrad.interop.shared.normalizations import batch_normalized, moved, unbiased, with_running
 from stopgrad.interop.tensorflow.operators.calling import Call, Table
@@ -22,7 +23,7 @@ def _epsilon(node: Call) -> float:
 
 def batch_normalization(
     node: Call, x: sg.Output, scale: sg.Output, offset: sg.Output, mean: sg.Output, variance: sg.Output
-) -> tuple[sg.Output, ...]:
+) -> tuple[Tensor, ...]:
     """``FusedBatchNorm``, with the statistics that its gradient needs.
 
     As in TensorFlow, only the first result passes gradients back, and in inference the statistics get none.
@@ -42,7 +43,7 @@ def batch_normalization(
     return _results(node, y, *after, mean_now, variance_now)
 
 
-def _results(node: Call, *results: sg.Output) -> tuple[sg.Output, ...]:
+def _results(node: Call, *results: sg.Output) -> tuple[Tensor, ...]:
     """The results; those of version 3 have another one, which holds nothing."""
     return (*results, sg.zeros([0], results[1].dtype)) if node.op_type in _SIX else results
 

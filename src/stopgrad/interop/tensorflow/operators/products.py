@@ -103,7 +103,7 @@ def _one_size(node: Call, x: Any) -> Any:
 
 @knows(1, 2, 3)
 def _from_diagonal(
-    node: Call, x: sg.Output, k: Any = None, rows: Any = None, columns: Any = None, padding: Any = None
+    node: Call, x: sg.Output, k: Any = None, rows: object = None, columns: Any = None, padding: Any = None
 ) -> sg.Output:
     align = str(node.attribute("align", "LEFT_LEFT" if node.op_type == "MatrixDiagV2" else "RIGHT_LEFT"))
     fill = brought(0, x.dtype) if padding is None else sg.reshape(ungraded(padding), [])

@@ -36,7 +36,7 @@ class Reading:
     graph: tf.Graph
     is_inside: bool
 
-    def __init__(self, graph: Any, is_inside: bool) -> None:
+    def __init__(self, graph: object, is_inside: bool) -> None:
         self.graph, self.is_inside = graph, is_inside
         self.outputs: dict[tuple[str, int], Output] = {}
         self._outside = {inner.op.name: outer for outer, inner in getattr(graph, "captures", ())}
@@ -242,7 +242,7 @@ class Bodies:
             outputs += candidates
         return outputs
 
-    def _joined(self, call: str, op: Any, y: Any, candidates: list[Output]) -> list[Output]:
+    def _joined(self, call: str, op: object, y: object, candidates: list[Output]) -> list[Output]:
         """A result that is one of several."""
         walls: tuple[tuple[int, str, str], ...] = ()
         if not passing.has_gradients(_sizes(y)[0]):

@@ -313,7 +313,7 @@ def looked_up(around: Callable[[Lookup], Lookup]) -> Iterator[None]:
 class _Searched:
     """Stands for the registry of gradient functions, and finds them in another way."""
 
-    def __init__(self, registry: Any, lookup: Callable[[str], Any]) -> None:
+    def __init__(self, registry: object, lookup: Callable[[str], Any]) -> None:
         self._registry, self.lookup = registry, lookup
 
     def __getattr__(self, name: str) -> Any:

@@ -302,7 +302,7 @@ class Recorder:
         self._note(event, outputs)
 
         @functools.wraps(backward)
-        def observed(*gradients: Any) -> Any:
+        def observed(*gradients: object) -> Any:
             input_gradients = backward(*gradients)
             is_list = isinstance(input_gradients, (list, tuple))
             listed = input_gradients if is_list else [input_gradients]

@@ -165,7 +165,7 @@ def _observers() -> Sequence[Observer]:
     return () if internals.is_unseen() else _RUNNING.observers
 
 
-def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: Any) -> Any:
+def _safely(owner: Recorder | Observer, call: Callable[..., Any], *args: object) -> Any:
     """What a recorder or an observer makes of something; where that fails, it is lost, and nothing raises."""
     try:
         return call(*args)
@@ -180,7 +180,7 @@ def _replicating(make: Original) -> Original:
     All replicas do the same, so that observers are told what the first one does.
     """
 
-    def __init__(thread: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(thread: Any, *args: object, **kwargs: Any) -> None:  # noqa: N807
         make(thread, *args, **kwargs)
         if _RUNNING.recorders or _RUNNING.observers:
             observers = [] if thread.replica_id else _RUNNING.observers
@@ -305,7 +305,7 @@ def _explain_traced(tensor: tf.Tensor, error: Exception) -> None:
 
 
 def _making_optimizers(make: Original) -> Original:
-    def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(optimizer: object, *args: object, **kwargs: Any) -> None:  # noqa: N807
         make(optimizer, *args, **kwargs)
         for observer in _observers():
             _safely(observer, observer.made, optimizer, _line())

@@ -105,7 +105,7 @@ class Nodes:
                 return name
             name = f"{name}_{count}"
 
-    def add(self, op: str, inputs: Sequence[str], name: str = "", **attributes: Any) -> str:
+    def add(self, op: str, inputs: Sequence[str], name: str = "", **attributes: object) -> str:
         """Write a node; its name, which stands for its first result."""
         node = self.graph.node.add(
             op=op, name=name or self.unique(f"{self.place}/{op}" if self.place else op)
@@ -163,7 +163,9 @@ class _SizeNodes:
     def constant(self, array: np.ndarray[Any, Any]) -> str:
         return self._nodes.constant(array)
 
-    def add(self, op: str, inputs: Sequence[str], types: Sequence[Any], **attributes: Any) -> tuple[str, ...]:
+    def add(
+        self, op: str, inputs: Sequence[str], types: Sequence[Any], **attributes: object
+    ) -> tuple[str, ...]:
         return (_SIZES[op](self._nodes, list(inputs), attributes),)
 
 

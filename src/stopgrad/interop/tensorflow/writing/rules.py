@@ -370,7 +370,7 @@ WRITERS: dict[str, Writer] = {
 # ------------------------------------------------------------------------------------- of other operations
 
 
-def _cross_entropy(labels: Any, logits: Any, axis: Any) -> sg.Output:
+def _cross_entropy(labels: object, logits: Any, axis: Any) -> sg.Output:
     return sg.negative(sg.reduce_sum(labels * sg.nn.log_softmax(logits, axis), axis))
 
 

@@ -40,7 +40,7 @@ def lightning_callback(monitor: Steps) -> Any:
     class MonitorCallback(base):  # type: ignore[misc]
         """Samples batches of training."""
 
-        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        def on_train_batch_start(self, trainer: Any, *_: object) -> None:
             monitor.step = trainer.global_step
             monitor.__enter__()
 
@@ -60,7 +60,7 @@ def trainer_callback(monitor: Steps) -> Any:
     class MonitorCallback(base):  # type: ignore[misc]
         """Samples steps of training."""
 
-        def on_step_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        def on_step_begin(self, args: object, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             monitor.step = state.global_step
             if monitor.due:
                 monitor.begin(ForwardAlone(model))
@@ -74,7 +74,7 @@ def trainer_callback(monitor: Steps) -> Any:
 def keras_callback(monitor: Steps) -> object:
     """A callback of Keras, which watches the whole step of a batch, unless that is compiled."""
 
-    def begin(model: Any) -> None:
+    def begin(model: object) -> None:
         if keras.loaded("torch") is None:
             raise ArgumentError("keras_callback: Keras computes with another backend than PyTorch")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import torch
 
@@ -29,7 +29,7 @@ class TorchMonitor(Monitor):
     """
 
     def __init__(
-        self, model: Asked, only: Names | None, every: int, to: object, optimizer: Any = None
+        self, model: Asked, only: Names | None, every: int, to: object, optimizer: object = None
     ) -> None:
         super().__init__(every, to)
         self._model, self._only = model, only

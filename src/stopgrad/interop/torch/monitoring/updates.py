@@ -26,7 +26,7 @@ class Updates:
     """
 
     def __init__(
-        self, optimizer: Any, model: Any, parameters: Callable[[], Mapping[str, torch.Tensor]]
+        self, optimizer: Any, model: object, parameters: Callable[[], Mapping[str, torch.Tensor]]
     ) -> None:
         self._of_keras = keras_updates.optimizer_in(optimizer) is not None
         if not self._of_keras:

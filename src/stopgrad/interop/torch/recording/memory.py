@@ -85,7 +85,7 @@ class Store:
     first: Held | None
     origin: Value
 
-    def __init__(self, memory: Any, value: Value, serial: int, first: Held | None) -> None:
+    def __init__(self, memory: object, value: Value, serial: int, first: Held | None) -> None:
         self.ref: weakref.ref[Any] = weakref.ref(memory)
         self.value, self.serial, self.first = value, serial, first
         self.origin = value

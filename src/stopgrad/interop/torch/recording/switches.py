@@ -267,7 +267,7 @@ def _making_parameters(make: Original) -> Original:
 
 
 def _making_optimizers(make: Original) -> Original:
-    def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+    def __init__(optimizer: torch.optim.Optimizer, *args: object, **kwargs: object) -> None:  # noqa: N807
         place = place_of(user_frame(sys._getframe(1))) if _RUNNING.recorders else None
         try:
             make(optimizer, *args, **kwargs)

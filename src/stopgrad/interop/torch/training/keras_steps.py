@@ -76,7 +76,7 @@ class KerasSteps:
 
     def _around(self, apply: Callable[..., object]) -> Callable[..., object]:
         @functools.wraps(apply)
-        def applied(optimizer: Any, grads: Any, trainable_variables: Any = None) -> object:
+        def applied(optimizer: object, grads: object, trainable_variables: Any = None) -> object:
             variables = None if trainable_variables is None else list(trainable_variables)
             stepper = self._stepper_of(optimizer, variables)
             if stepper is not None:

@@ -107,7 +107,7 @@ def _average_pooled(spatial: int) -> Translation:
 
 
 def _average_gradient(spatial: int) -> Callable[..., Tensor]:
-    def translated(call: Call, g: sg.Output, x: sg.Output, *options: Any) -> sg.Output:
+    def translated(call: Call, g: sg.Output, x: sg.Output, *options: object) -> sg.Output:
         pool = _average_pooled(spatial)
         return pulled(lambda z: pool(call, z, *options), [x], [g])[0]
 
