@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +14,6 @@ from stopgrad.base.types import Size
 from stopgrad.graph.operands import Tensor
 from stopgrad.interop.shared.conversions import along, bounded, brought, product
 from stopgrad.ops.shapes.reshape import reshape
-
-U = TypeVar("U", sg.Output, np.ndarray[Any, Any])
 
 Weights = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 """Which old pixels make up each new one, and their weights: both [new, old ones]."""

@@ -169,9 +169,7 @@ class Kind:
     states: int
     step: Step
 
-    def __init__(
-        self, gates: int, activations: Sequence[str], states: int, step: Callable[..., Tensor]
-    ) -> None:
+    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Step) -> None:
         self.gates, self.activations, self.states, self.step = gates, activations, states, step
 
 

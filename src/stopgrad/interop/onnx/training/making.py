@@ -95,7 +95,7 @@ def training(
     clip: float | None = None,
     lora: str | Sequence[str] | Lora | Mapping[str, Any] | None = None,
     accumulate: int = 1,
-    schedule: str | Callable[[Output], Output] | None = None,
+    schedule: str | Callable[[Output], Output | float] | None = None,
     learning_rate: float | None = None,
     mode: str = "model",
     precision: str | None = None,
