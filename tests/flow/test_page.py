@@ -18,7 +18,7 @@ from page_tools import Opened, data_of, opened
 import stopgrad as sg
 from stopgrad.flow.page import html as page_html
 from stopgrad.flow.page.grouping import LIMIT
-from stopgrad.flow.page.sources import shown_names
+from stopgrad.flow.page.page_sources import shown_names
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import optree
 import pytest
 
 from stopgrad.base.structure import NAMESPACE, flatten
-from stopgrad.run.reading import DIFFERS, reader
+from stopgrad.run.argument_reader import DIFFERS, reader
 
 
 class Point(NamedTuple):

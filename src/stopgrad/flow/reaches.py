@@ -18,8 +18,8 @@ from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path
 from stopgrad.flow.comparisons import KIND, Comparison, comparisons
 from stopgrad.flow.lines import Lines, Surveyed
-from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
-from stopgrad.flow.magnitudes.told import findings_of
+from stopgrad.flow.magnitudes.magnitude import Magnitude, Measured
+from stopgrad.flow.magnitudes.magnitude_parts import findings_of
 from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
 from stopgrad.flow.patterns import called

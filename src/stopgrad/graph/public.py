@@ -25,9 +25,9 @@ from stopgrad.base.types import DType, shape_of
 from stopgrad.graph.builder import current, default_graph
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.immediate import Call
+from stopgrad.graph.memoized import key_of, remember, repeated
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import as_array, as_list, type_of
-from stopgrad.graph.repeated import key_of, remember, repeated
 
 F = TypeVar("F", bound=Callable[..., Any])
 

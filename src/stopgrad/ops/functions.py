@@ -23,11 +23,11 @@ from stopgrad.ops.gates.scaling import *
 from stopgrad.ops.gates.stopping import *
 from stopgrad.ops.indexing.dynamic import *
 from stopgrad.ops.indexing.gather import *
+from stopgrad.ops.indexing.indexed_updates import *
 from stopgrad.ops.indexing.masks import *
 from stopgrad.ops.indexing.positions import *
 from stopgrad.ops.indexing.scatters import *
 from stopgrad.ops.indexing.slices import *
-from stopgrad.ops.indexing.updates import *
 from stopgrad.ops.linalg.contractions import *
 from stopgrad.ops.linalg.determinants import *
 from stopgrad.ops.linalg.diagonals import *
@@ -61,9 +61,9 @@ from stopgrad.ops.random.keys import *
 from stopgrad.ops.random.rejection import *
 from stopgrad.ops.random.sampling import *
 from stopgrad.ops.reductions.associative import *
+from stopgrad.ops.reductions.cumulative import *
 from stopgrad.ops.reductions.recurrence import *
 from stopgrad.ops.reductions.reduce import *
-from stopgrad.ops.reductions.running import *
 from stopgrad.ops.reductions.segments import *
 from stopgrad.ops.shapes.grids import *
 from stopgrad.ops.shapes.join import *

@@ -11,7 +11,7 @@ import tensorflow as tf
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, held_or_raise, only_flows_or_raise
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded

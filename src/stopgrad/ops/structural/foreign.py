@@ -35,7 +35,7 @@ from stopgrad.graph.defining import (
 )
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.gates.stopping import Gate
-from stopgrad.ops.structural.programs import Step, check_call, computed, steps_of, trust, written
+from stopgrad.ops.structural.foreign_programs import Step, check_call, computed, steps_of, trust, written
 from stopgrad.ops.structural.sources import zeros_like
 
 

@@ -25,7 +25,7 @@ from stopgrad.interop.shared.calling import (
     knows_all as knows_all,
 )
 from stopgrad.interop.shared.conversions import Refused as Refused
-from stopgrad.interop.tensorflow.functions import Library
+from stopgrad.interop.tensorflow.function_library import Library
 from stopgrad.interop.tensorflow.nodes import Body, Function as Function, Source
 from stopgrad.interop.tensorflow.objects import OUTSIDE
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import stopgrad as sg
 from stopgrad.base.sizes import Dim, Size, at_least
 from stopgrad.interop.shared.calling import Known
-from stopgrad.interop.tensorflow.functions import Library
+from stopgrad.interop.tensorflow.function_library import Library
 from stopgrad.interop.tensorflow.nodes import Body, Node, Source
 from stopgrad.interop.tensorflow.reading import array_from
 

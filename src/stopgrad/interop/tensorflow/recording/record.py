@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stopgrad.base.source import RawLocation
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -14,15 +14,15 @@ from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
-from stopgrad.interop.shared.schedules import FIRST, USUAL, Schedule
+from stopgrad.interop.shared.recorded_steps import FIRST, USUAL, Schedule
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining import errors
 from stopgrad.interop.torch.recording import switches
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training.audit import Audit
+from stopgrad.interop.torch.training.findings import problems_of
 from stopgrad.interop.torch.training.keras_steps import OPTIMIZERS, KerasSteps, Stepper
-from stopgrad.interop.torch.training.verdicts import problems_of
 
 UNLIKE = 20
 """The most steps that are recorded because they differ from those before."""

@@ -14,7 +14,7 @@ from stopgrad.interop.shared.conversions import Refused, Value, along, axis_of, 
 from stopgrad.interop.shared.slices import part
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.interop.torch.importing.aten.shapes import diagonal_places, strided_places
-from stopgrad.ops.indexing.updates import Updates
+from stopgrad.ops.indexing.indexed_updates import Updates
 from stopgrad.ops.shapes.reshape import reshape
 
 
