@@ -23,6 +23,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.errors import ArgumentError, DefinitionError, GradientError, ShapeError
 from stopgrad.base.promotion import Promotion
 from stopgrad.base.samples import Sample
@@ -42,7 +43,11 @@ from stopgrad.graph.traits import Cure, Held, Magnitudes, Unsound, check_traits
 Rule: TypeAlias = "Callable[..., Any] | Undefined"
 Gradient: TypeAlias = "Mapping[str, Rule | NoGradient] | NoGradient | Joint"
 Samples: TypeAlias = Sequence[Sample]
-Lowering: TypeAlias = "Callable[..., Any] | Unsupported"
+Lowered: TypeAlias = Array | Sequence[Array]
+"""What a lowering computes: the array of its output, or those of its several outputs."""
+Lower: TypeAlias = Callable[..., Lowered]
+"""Computes an operation from a namespace, its operands and its attributes."""
+Lowering: TypeAlias = "Lower | Unsupported"
 
 
 # ------------------------------------------------------------------------------------------ gradients

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from stopgrad.engines.onnxruntime.nodes.values import Operand
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.engines.onnxruntime.nodes.writing import Writing, writes
 from stopgrad.graph.type_rules import broadcast_shapes
 
@@ -13,7 +11,7 @@ class Algebra(Writing):
     """Products of matrices."""
 
     @writes
-    def matmul(self, x: Operand, y: Operand) -> Any:
+    def matmul(self, x: Operand, y: Operand) -> Value:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
         batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])

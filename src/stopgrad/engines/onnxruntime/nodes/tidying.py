@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from stopgrad.base.types import Size
+from stopgrad.base.types import Shape, Size
 from stopgrad.engines.onnxruntime.nodes.nodes import Body, Node, Nodes
 
 
@@ -83,7 +82,7 @@ class _Fusing:
             return None
         return node
 
-    def shape(self, name: str) -> Any:
+    def shape(self, name: str) -> Shape:
         return self._nodes.types[name][1]
 
     def vector(self, name: str, channels: Size) -> str | None:
