@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -30,6 +30,15 @@ _AVERAGED = frozenset(map(np.dtype, ("float32", "float16")))
 """The dtypes for which the runtime has AveragePool."""
 
 
+class Pooling(TypedDict):
+    """The attributes of pooling."""
+
+    ksize: tuple[Size, ...]
+    strides: tuple[int, ...]
+    padding: Padding
+    dilations: tuple[int, ...]
+
+
 def _read(
     xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, value: float
 ) -> tuple[Any, dict[str, Any]]:
@@ -52,7 +61,7 @@ def _most(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> Array:
     return xp.write("MaxPool", [first(xp, x)], [(np.dtype(x.dtype), shape)], **attributes)[0]
 
 
-def _max_pool(xp: Writing, x: Array, **geometry: Any) -> Array:
+def _max_pool(xp: Writing, x: Array, **geometry: Unpack[Pooling]) -> Array:
     return last(xp, _most(xp, x, geometry))
 
 
@@ -99,7 +108,7 @@ def _by_axis(xp: Writing, x: Array, attributes: Mapping[str, Any]) -> list[tuple
     return by_axis[::-1]
 
 
-def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Any) -> Array:
+def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Unpack[Pooling]) -> Array:
     if 0 in (*x.shape, *g.shape):
         return xp.zeros(x.shape, g.dtype)
     g = first(xp, g)
@@ -113,7 +122,7 @@ def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Any) -> Array:
     return last(xp, g)
 
 
-def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **attributes: Any) -> Array:
+def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **attributes: Unpack[Pooling]) -> Array:
     h, zero = first(xp, h), number(0, h.dtype)
     for along, parts, most in reversed(_by_axis(xp, x, attributes)):
         ahead = along.reaching()
