@@ -59,7 +59,7 @@ def of_sizes(name: str, reflected: bool = False) -> Callable[[Any], Any]:
     """
 
     def decorate(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def operate(self: Unknown, other: Any) -> Any:
+        def operate(self: Unknown, other: object) -> Any:
             if isinstance(other, (int, Unknown)) or is_whole(other):
                 return method(self, other)
             if hasattr(other, "as_output"):
@@ -156,7 +156,7 @@ class Unknown:
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec.rstrip("dn"))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: object) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **_: object) -> Any:
         """The result of a NumPy function, or of an operator of NumPy's numbers and arrays, on a size."""
         name = _UFUNCS.get(ufunc.__name__, "") if method == "__call__" and len(inputs) == 2 else ""
         if not name:

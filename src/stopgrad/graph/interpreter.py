@@ -289,7 +289,7 @@ class _Program:
         run: Callable[..., list[Any]] = names["run"]
         code = run.__code__
 
-        def named(*arrays: Any) -> list[Any]:
+        def named(*arrays: object) -> list[Any]:
             try:
                 return run(*arrays)
             except Exception as error:

@@ -291,7 +291,7 @@ def _noting(function: Callable[..., Any], size: int, owner: str) -> Callable[...
     recent: dict[int, None] = {}  # Hashes of arguments, the last one last.
     warned = False
 
-    def noting(*args: Any) -> Any:
+    def noting(*args: object) -> Any:
         nonlocal warned
         key = hash(args)
         if not warned and key in recent and len(recent) > size:

@@ -74,7 +74,7 @@ class Marked:
 class _Backend(NumPyBackend):
     """NumPy, for arrays with and without marks."""
 
-    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: object, dtype: np.dtype[Any]) -> Any:
         return value if type(value) is Marked else np.asarray(value, dtype)
 
 

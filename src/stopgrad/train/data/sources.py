@@ -91,7 +91,7 @@ class _Array:
         return rows
 
 
-def column_of(source: Any, path: str) -> Any:
+def column_of(source: object, path: str) -> Any:
     """A reader for one part of the source."""
     where = f" at {path}" if path else ""
     if hasattr(source, "iloc"):

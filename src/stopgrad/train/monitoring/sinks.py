@@ -161,7 +161,7 @@ def sinks(to: object) -> list[Sink]:
     return [_sink(target) for target in (to if isinstance(to, (list, tuple)) else [to])]
 
 
-def _sink(to: Any) -> Sink:
+def _sink(to: object) -> Sink:
     if to is None:
         return Lines()
     if isinstance(to, (str, os.PathLike)):

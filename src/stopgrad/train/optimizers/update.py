@@ -71,7 +71,11 @@ class Update:
 
 
 def built(
-    loss: Output | Operation, parameters: Any, rule: Rule, how: Mapping[str, Any], others: Rule | None = None
+    loss: Output | Operation,
+    parameters: object,
+    rule: Rule,
+    how: Mapping[str, Any],
+    others: Rule | None = None,
 ) -> Update:
     """The step of a rule, in the graph of the loss; *others* updates the parameters that the rule cannot."""
     scalar, treated = loss_in(loss), checked(how)

@@ -144,7 +144,7 @@ def cond(
     pred: ArrayLike,
     true_fn: Callable[..., Any] | None = None,
     false_fn: Callable[..., Any] | None = None,
-    *operands: Any,
+    *operands: object,
     name: str | None = None,
 ) -> Any:
     """Run one of two functions, chosen by a condition when the graph runs.
@@ -184,7 +184,7 @@ def cond(
 
 @d.guarded("switch")
 def switch(
-    index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any, name: str | None = None
+    index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: object, name: str | None = None
 ) -> Any:
     """Run one of several functions, chosen by an index when the graph runs.
 

@@ -214,7 +214,7 @@ class While(Op):
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
-    loop_vars: Any,
+    loop_vars: object,
     shape_invariants: None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
@@ -337,7 +337,7 @@ def _steps(maximum: int) -> int:
 
 @d.guarded("fori_loop")
 def fori_loop(
-    lower: ArrayLike, upper: ArrayLike, body: Callable[..., Any], init: Any, name: str | None = None
+    lower: ArrayLike, upper: ArrayLike, body: Callable[..., Any], init: object, name: str | None = None
 ) -> Any:
     """Repeats a function for the numbers from lower up to, but not including, upper.
 
@@ -362,7 +362,7 @@ def fori_loop(
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
         steps = numbers(int(lower), max(int(lower), int(upper)))
 
-        def step(carry: Any, i: Any) -> tuple[Any, None]:
+        def step(carry: object, i: object) -> tuple[Any, None]:
             return body(i, carry), None
 
         return run_scan("fori_loop", step, init, steps, None, False, 1, name)[0]

@@ -77,14 +77,14 @@ class _Custom(Generic[P, R]):
             remaining = iter(moving)
             return [values[i] if i in held else next(remaining) for i in range(len(values))]
 
-        def f(*moving: Any) -> Any:
+        def f(*moving: object) -> Any:
             return self._with_gradient(fixed, moving, join)
 
         return custom_gradient(f)(*[x for i, x in enumerate(values) if i not in held])
 
     _cure = ""
 
-    def _running(self, function: Function, *args: Any) -> Any:
+    def _running(self, function: Function, *args: object) -> Any:
         """Call a part of the derivative."""
         token = _RUNNING.set((*_RUNNING.get(), self))
         try:
@@ -163,7 +163,7 @@ class custom_vjp(_Custom[P, R]):  # noqa: N801 - JAX's name
         result, residuals = pair
         _, spec = flatten(result)
 
-        def pullback(*cotangents: Any) -> tuple[Any] | tuple[Any, ...]:
+        def pullback(*cotangents: object) -> tuple[Any] | tuple[Any, ...]:
             returned = self._running(bwd, *fixed, residuals, unflatten(spec, cotangents))
             parts = (
                 (returned,) if len(args) == 1 and not isinstance(returned, (tuple, list)) else tuple(returned)
@@ -245,7 +245,7 @@ class custom_jvp(_Custom[P, R]):  # noqa: N801 - JAX's name
         rule = self._rule
         assert rule is not None
 
-        def pullback(*cotangents: Any) -> Any:
+        def pullback(*cotangents: object) -> Any:
             leaves, spec = flatten(args)
             places = [i for i, x in enumerate(leaves) if is_tensor(x)]
             # Gates, since equal zeros would be built once, and be one tensor.
