@@ -267,7 +267,7 @@ class Function(Generic[P, R]):
         declared = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
         return {i: declared[i] if i in declared else engine.spec_of(leaves[i]) for i in traced}
 
-    def _placed(self, array: Array, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Any:
+    def _placed(self, array: Array, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Array:
         try:
             return engine.place(array, sharding)
         except StopgradError as error:
@@ -295,7 +295,7 @@ class Function(Generic[P, R]):
 
     def _warn_of_many(self, arguments: Arguments) -> None:
         cache = self._traced.cache_info()
-        if cache.currsize >= min(_MANY, cache.maxsize) and not self._warned:
+        if cache.currsize >= min(_MANY, cache.maxsize or _MANY) and not self._warned:
             self._warned = True
             last = self._last_new
             why = "" if last is None else f"; the last time because {difference(self._f, last, arguments)}"

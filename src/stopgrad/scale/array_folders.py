@@ -123,7 +123,7 @@ class Writing:
         path: str,
         arrays: Mapping[str, Any],
         notes: Mapping[str, Any],
-        own: Mapping[str, Any] | None = None,
+        own: object = None,
         then: Callable[[], None] | None = None,
     ) -> None:
         self.path: str = os.path.abspath(path)

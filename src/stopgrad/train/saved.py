@@ -62,7 +62,7 @@ def save(path: AnyPath, tree: Any) -> None:
 
 
 @reads_arguments
-def _taken_apart(tree: object, name: str, arrays: dict[str, np.ndarray[Any, Any]], depth: int) -> Any:
+def _taken_apart(tree: object, name: str, arrays: dict[str, np.ndarray[Any, Any]], depth: int) -> list[Any]:
     """The structure as JSON; its arrays are put into *arrays*, named by their paths."""
     if depth > DEPTH:
         raise ArgumentError(f"more than {DEPTH} structures stand inside one another, at {name[:60]!r}")

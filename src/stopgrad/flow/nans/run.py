@@ -65,7 +65,7 @@ class Marked:
     def __init__(self, value: NumpyArray, marks: NumpyArray) -> None:
         self.value, self.marks = value, marks
 
-    def __getitem__(self, i: int) -> Any:
+    def __getitem__(self, i: int) -> Marked | np.generic | NumpyArray:
         """A part of it, as loops take in each step."""
         marks = self.marks[i]
         return Marked(np.asarray(self.value[i]), marks) if np.any(marks) else self.value[i]
@@ -401,7 +401,7 @@ def _sources(
     return nans, infs
 
 
-def _brought(op: Operation, marks: NumpyArray, shape: tuple[int, ...]) -> Any:
+def _brought(op: Operation, marks: NumpyArray, shape: tuple[int, ...]) -> NumpyArray:
     """The marks of an operand as seen from each element of a result."""
     if op.definition.elementwise:
         return np.broadcast_to(marks, shape)

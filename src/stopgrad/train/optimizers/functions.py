@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import DTypeLike, bfloat16

@@ -187,7 +187,7 @@ class _Step:
         )
         return summed, full
 
-    def rate_of(self, rule: Rule, dtype: DType) -> Any:
+    def rate_of(self, rule: Rule, dtype: DType) -> Output:
         """The learning rate of a rule in this step."""
         if (rule, dtype) not in self._rates:
             learning_rate = rule.learning_rate

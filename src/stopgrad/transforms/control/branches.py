@@ -221,7 +221,7 @@ def switch(
     return _choice("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
 
 
-def _clamped(index: Output | Operation, last: int) -> Any:
+def _clamped(index: Output | Operation, last: int) -> Output:
     """The index clipped before it is converted to int32, where a larger one would wrap."""
     low, high = np.asarray(0, index.dtype.numpy), np.asarray(last, index.dtype.numpy)
     return minimum(maximum(index, low), high)

@@ -32,6 +32,7 @@ from stopgrad.graph.defining import (
     Wire,
 )
 from stopgrad.graph.graph import needed
+from stopgrad.graph.op import Lowered
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.compare import less
 from stopgrad.ops.elementwise.convert import cast
@@ -167,7 +168,7 @@ class While(Op):
     batch = WHILE
 
     @staticmethod
-    def lower(xp: Namespace, *operands: Array, condition: Body, body: Body, limit: int, run: Run) -> Any:
+    def lower(xp: Namespace, *operands: Array, condition: Body, body: Body, limit: int, run: Run) -> Lowered:
         count = len(body.outputs)
         carry, rest = list(operands[:count]), operands[count:]
         steps = 0
@@ -183,11 +184,11 @@ class While(Op):
         count = len(body.outputs)
         rest = operands[count:]
 
-        def goes_on(state: tuple[Array, ...]) -> Any:
+        def goes_on(state: tuple[Array, ...]) -> Array:
             holds = run(condition, [*state[1:], *rest])[0]
             return holds if limit == _UNBOUNDED else xp.logical_and(state[0] < limit, holds)
 
-        def step(state: tuple[Array, ...]) -> Any:
+        def step(state: tuple[Array, ...]) -> tuple[Any, ...]:
             return (state[0] + 1, *run(body, [*state[1:], *rest]))
 
         start = xp.asarray(0, np.int32)
@@ -195,7 +196,7 @@ class While(Op):
         return carry[0] if count == 1 else carry
 
     @classmethod
-    def runs(cls, op: Operation) -> Any:
+    def runs(cls, op: Operation) -> int:
         return op.limit
 
     @classmethod

@@ -391,7 +391,7 @@ class Scan(Op):
         return outputs[0] if len(outputs) == 1 else outputs
 
     @classmethod
-    def runs(cls, op: Operation) -> Any:
+    def runs(cls, op: Operation) -> int:
         return op.length
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Generic
+from typing import Any, Generic, Self
 
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, GradientError
@@ -46,7 +46,7 @@ class _Custom(Generic[P, R]):
         self.nondiff_argnums = tuple([whole(n) for n in numbers])
         functools.update_wrapper(self, fun)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Self | functools.partial[R]:
         bound: Any = self
         return bound if instance is None else functools.partial(bound, instance)
 

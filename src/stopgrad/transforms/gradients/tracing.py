@@ -51,7 +51,7 @@ class Tracing:
         """A context in which to call functions on stand-ins. Only ``guarded`` functions enter it."""
         return self.graph.as_default()
 
-    def stand_in(self, x: ArrayLike, name: str = "") -> Any:
+    def stand_in(self, x: ArrayLike, name: str = "") -> Output:
         """A new output with the value of x, distinct from x where the function uses that itself."""
         if isinstance(x, Operation):
             x = x.as_output()
