@@ -111,5 +111,5 @@ def paths_in(spec: Spec) -> list[tuple[Any, ...]]:
     return [tuple([_key_of(entry) for entry in accessor]) for accessor in spec.accessors()]
 
 
-def _key_of(entry: optree.PyTreeEntry) -> Any:
+def _key_of(entry: optree.PyTreeEntry) -> object:
     return entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry

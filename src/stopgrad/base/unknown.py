@@ -7,7 +7,7 @@ raise an error that says what to do instead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -121,22 +121,22 @@ class Unknown:
     def __rdivmod__(self: Any, other: Any) -> tuple[Any, Any]:
         return other // self, other % self
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Self:
         return self
 
     __floor__ = __pos__
     __ceil__ = __pos__
     __trunc__ = __pos__
 
-    def __round__(self, digits: int | None = None) -> Any:
+    def __round__(self, digits: int | None = None) -> Self:
         return self
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Self:
         if self.is_at_least(0):
             return self
         raise no_value(f"abs({self!r})")
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> NoReturn:
         raise no_value(f"~{self!r}")
 
     def __int__(self) -> int:
@@ -173,7 +173,7 @@ class Unknown:
 def _refuse(name: str, reflected: bool) -> None:
     """Add an operator whose result is never a size: an error, or with tensors the operator of tensors."""
 
-    def refused(self: Unknown, other: object) -> Any:
+    def refused(self: Unknown, other: object) -> NoReturn:
         a, b = (other, self) if reflected else (self, other)
         raise no_value(f"{a!r} {_SIGNS[name]} {b!r}")
 

@@ -100,7 +100,7 @@ class Constant(NamedTuple):
         return cls(value, _marks(value))
 
 
-def _marks(x: Any) -> Any:
+def _marks(x: Any) -> object:
     """What distinguishes a value from others that are equal to it."""
     kind = type(x)
     if kind is float or kind is complex:

@@ -105,7 +105,7 @@ def remember(
     _CALLS[key] = Built(tuple(numbers.values()), tuple(steps))
 
 
-def _taking(places: Sequence[int]) -> Any:
+def _taking(places: Sequence[int]) -> itemgetter[Any]:
     """A function that takes the elements at these places from a tuple."""
     return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
 

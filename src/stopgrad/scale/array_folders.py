@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -253,7 +254,7 @@ class Writing:
             finally:
                 loop.close()
 
-    def _as_saved(self, x: object) -> Any:
+    def _as_saved(self, x: object) -> object:
         # Orbax writes an array of a single process only from the first process, as NumPy's.
         alone = not isinstance(x, self._jax.Array) or (process_count() > 1 and x.is_fully_addressable)
         return np.asarray(x) if alone else x
@@ -346,7 +347,7 @@ class _Used:
     ever = before_fork = False
 
 
-def _orbax(path: str, done: str) -> Any:
+def _orbax(path: str, done: str) -> ModuleType:
     """The library. Tensorstore, on which it stands, would end a process that was forked after its use."""
     if _Used.before_fork:
         raise CheckpointError(
@@ -370,7 +371,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _orbax_path(path: str) -> Any:
+def _orbax_path(path: str) -> os.PathLike[str]:
     """A path as orbax takes it."""
     return require("etils.epath", "orbax").Path(path)
 
@@ -426,7 +427,7 @@ def _write_note(path: str, value: object) -> None:
         os.fsync(file.fileno())
 
 
-def _read_note(path: str) -> Any:
+def _read_note(path: str) -> dict[str, Any]:
     with open(path, "rb") as file:
         crc, _, text = file.read().partition(b" ")
     if crc != b"%08x" % zlib.crc32(text):
@@ -517,7 +518,7 @@ class FolderReader:
         except Exception as error:
             refuse(error, self.path, "read")
 
-    def _read_here(self, orbax: Any, shardings: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_here(self, orbax: ModuleType, shardings: Mapping[str, Any]) -> dict[str, Any]:
         jax = require("jax", "reading checkpoints", "scale")
         arrays: dict[str, Any] = {}
         restore_args: dict[str, Any] = {}
