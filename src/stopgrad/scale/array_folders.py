@@ -23,7 +23,6 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -347,7 +346,7 @@ class _Used:
     ever = before_fork = False
 
 
-def _orbax(path: str, done: str) -> ModuleType:
+def _orbax(path: str, done: str) -> Any:
     """The library. Tensorstore, on which it stands, would end a process that was forked after its use."""
     if _Used.before_fork:
         raise CheckpointError(
@@ -518,7 +517,7 @@ class FolderReader:
         except Exception as error:
             refuse(error, self.path, "read")
 
-    def _read_here(self, orbax: ModuleType, shardings: Mapping[str, Any]) -> dict[str, Any]:
+    def _read_here(self, orbax: Any, shardings: Mapping[str, Any]) -> dict[str, Any]:
         jax = require("jax", "reading checkpoints", "scale")
         arrays: dict[str, Any] = {}
         restore_args: dict[str, Any] = {}
