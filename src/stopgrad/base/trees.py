@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-def tree_map(function: Callable[..., Any], tree: object, *rest: object) -> Any:
+def tree_map(function: Callable[..., object], tree: object, *rest: object) -> Any:
     """A structure with a function applied to each leaf.
 
     Args:
@@ -53,7 +53,7 @@ def _like(tree: object, spec: Spec, what: str) -> list[Any]:
     return leaves
 
 
-def tree_map_with_path(function: Callable[..., Any], tree: object, *rest: object) -> Any:
+def tree_map_with_path(function: Callable[..., object], tree: object, *rest: object) -> Any:
     """A structure with a function applied to each leaf's path and the leaf.
 
     Args:

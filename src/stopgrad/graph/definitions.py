@@ -77,7 +77,7 @@ class Registry(dict[str, D]):
         self[definition.type] = definition
 
 
-def parameters(infer: Callable[..., Any]) -> tuple[tuple[str, ...], str | None, dict[str, str]]:
+def parameters(infer: Callable[..., object]) -> tuple[tuple[str, ...], str | None, dict[str, str]]:
     """Its positional parameters, its variadic one, and the annotations of keyword-only ones."""
     if type(infer) is not FunctionType or infer.__dict__.keys() & {"__wrapped__", "__signature__"}:
         parameters = inspect.signature(infer).parameters.values()

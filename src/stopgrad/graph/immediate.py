@@ -147,7 +147,9 @@ class Call:
     computed: int
     key: tuple[Any, ...] | None
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self.arrays: list[Any] = []
         self.computed = _NOTES.last[0]
         described = _described((*args, *kwargs, *kwargs.values()) if kwargs else args, self.arrays)

@@ -45,7 +45,7 @@ _CALLS: dict[Any, Built] = {}
 
 
 def key_of(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], outputs: list[Output]
+    function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any], outputs: list[Output]
 ) -> tuple[Any, ...] | None:
     """What equal calls share; None if some arguments are of other kinds. *outputs* gets those of the call."""
     key: list[Any] = [function]

@@ -52,7 +52,7 @@ def company(leaves: Sequence[Any]) -> np.dtype[Any]:
     return float32.numpy
 
 
-def difference(f: Callable[..., Any], old: Arguments, new: Arguments) -> str:
+def difference(f: Callable[..., object], old: Arguments, new: Arguments) -> str:
     """The difference between two calls of *f*, for messages."""
     if old.spec != new.spec:
         return "the arguments have another structure"

@@ -63,7 +63,7 @@ class Function(Generic[P, R]):
     Made by :func:`function`. In a class it becomes a method, like a plain function.
     """
 
-    def __init__(self, f: Callable[..., Any], options: Options) -> None:
+    def __init__(self, f: Callable[..., object], options: Options) -> None:
         self._wrapped = f
         mesh = mesh_of(options.mesh)
         self._options = options = options._replace(mesh=mesh)
@@ -337,7 +337,7 @@ class Function(Generic[P, R]):
 
 
 def _traced(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     compiler: Compiler,
     engine: Engine,
     spec: PyTreeSpec,
@@ -361,7 +361,7 @@ _CURE = (
 
 
 def _bound(
-    f: Callable[..., Any], options: Options, statics: Statics | None, refer: Callable[[], Any]
+    f: Callable[..., object], options: Options, statics: Statics | None, refer: Callable[[], Any]
 ) -> Function:
     """The function of one instance. It does not hold the instance; its caller does."""
     method, first = without_first(f, refer)
@@ -440,7 +440,7 @@ def function(
 ) -> Callable[[Callable[P, R]], Function[P, tuple[R, dict[str, Any]]]]: ...
 @guarded("function")
 def function(
-    f: Callable[..., Any] | None = None,
+    f: Callable[..., object] | None = None,
     *,
     engine: str = "auto",
     static_argnums: int | Sequence[int] | None = None,
@@ -520,7 +520,7 @@ def function(
 
 
 @reads_arguments
-def _function(options: Options, f: Callable[..., Any]) -> Function:
+def _function(options: Options, f: Callable[..., object]) -> Function:
     if not callable(f) and not isinstance(f, classmethod):
         cure = "; put @sg.function below @property" if isinstance(f, property) else ""
         raise ArgumentError(f"function: takes a function, not {f!r}{cure}")

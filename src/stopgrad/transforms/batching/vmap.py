@@ -79,7 +79,7 @@ class _Call:
 
     def __init__(
         self,
-        f: Callable[..., Any],
+        f: Callable[..., object],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         axes: Sequence[Axis],

@@ -142,8 +142,8 @@ class Case(Op):
 @d.guarded("cond")
 def cond(
     pred: ArrayLike,
-    true_fn: Callable[..., Any] | None = None,
-    false_fn: Callable[..., Any] | None = None,
+    true_fn: Callable[..., object] | None = None,
+    false_fn: Callable[..., object] | None = None,
     *operands: object,
     name: str | None = None,
 ) -> Any:
@@ -184,7 +184,7 @@ def cond(
 
 @d.guarded("switch")
 def switch(
-    index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: object, name: str | None = None
+    index: ArrayLike, branches: Sequence[Callable[..., object]], *operands: object, name: str | None = None
 ) -> Any:
     """Run one of several functions, chosen by an index when the graph runs.
 

@@ -109,7 +109,7 @@ def check_parallel(what: str, iterations: int) -> None:
 
 
 def trace_function(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     types: Sequence[TensorType],
     arguments: Callable[[list[Any]], Any],
     what: str,

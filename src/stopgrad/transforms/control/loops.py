@@ -213,8 +213,8 @@ class While(Op):
 
 @d.guarded("while_loop")
 def while_loop(
-    cond: Callable[..., Any],
-    body: Callable[..., Any],
+    cond: Callable[..., object],
+    body: Callable[..., object],
     loop_vars: object,
     shape_invariants: None = None,
     parallel_iterations: int = 10,
@@ -268,7 +268,7 @@ def while_loop(
 
 @d.reads_arguments
 def _looped(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, limit: int, name: str | None
+    cond: Callable[..., object], body: Callable[..., object], loop_vars: Any, limit: int, name: str | None
 ) -> Any:
     """:func:`while_loop`, after its arguments are checked."""
     leaves = d.flatten(loop_vars)[0]
@@ -313,7 +313,7 @@ def _same_kind(result: Any, loop_vars: Any) -> Any:
     return result
 
 
-def takes_one(f: Callable[..., Any]) -> bool:
+def takes_one(f: Callable[..., object]) -> bool:
     """Whether a function takes one positional argument and no more."""
     kinds = [p.kind for p in parameters_of(f)]
     return len(positional(parameters_of(f))) == 1 and inspect.Parameter.VAR_POSITIONAL not in kinds
@@ -338,7 +338,7 @@ def _steps(maximum: int) -> int:
 
 @d.guarded("fori_loop")
 def fori_loop(
-    lower: ArrayLike, upper: ArrayLike, body: Callable[..., Any], init: object, name: str | None = None
+    lower: ArrayLike, upper: ArrayLike, body: Callable[..., object], init: object, name: str | None = None
 ) -> Any:
     """Repeats a function for the numbers from lower up to, but not including, upper.
 

@@ -403,7 +403,7 @@ class Scan(Op):
 
 @d.guarded("scan")
 def scan(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     init: object,
     xs: object = None,
     length: int | Dim | None = None,
@@ -448,7 +448,7 @@ def scan(
 
 @d.guarded("map_fn")
 def map_fn(
-    fn: Callable[..., Any],
+    fn: Callable[..., object],
     elems: object,
     dtype: object = None,
     parallel_iterations: int | None = None,
@@ -545,7 +545,7 @@ def _length(parts: Sequence[Any], length: int | Dim | None, what: str) -> int | 
 
 def run_scan(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     init: object,
     xs: object,
     length: int | Dim | None,
