@@ -108,7 +108,7 @@ class Observer:
 
 
 Prepared = Callable[..., Any]
-"""An operation as a function of arrays only: of its array, if it has one output, else of a sequence of them."""
+"""An operation as a function of arrays only: it returns that of one output, or all of several."""
 
 
 class Types(NamedTuple):

@@ -43,6 +43,7 @@ from stopgrad.graph.traits import Cure, Held, Magnitudes, Unsound, check_traits
 Rule: TypeAlias = "Callable[..., Any] | Undefined"
 Gradient: TypeAlias = "Mapping[str, Rule | NoGradient] | NoGradient | Joint"
 Samples: TypeAlias = Sequence[Sample]
+Extremes: TypeAlias = Sequence[tuple[Any, ...]]
 Lowered: TypeAlias = Array | Sequence[Array]
 """What a lowering computes: the array of its output, or those of its several outputs."""
 Lower: TypeAlias = Callable[..., Lowered]
@@ -259,7 +260,7 @@ class Op:
     lower: Lowering
     batch: ClassVar[Any] = None
     samples: Samples
-    extremes: ClassVar[Sequence[tuple[Any, ...]]] = ()
+    extremes: ClassVar[Extremes] = ()
     cached: ClassVar[bool] = True
     passes: ClassVar[int | None] = None
     gate: ClassVar[bool]

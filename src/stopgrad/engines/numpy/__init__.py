@@ -27,7 +27,7 @@ class NumPyEngine(Engine):
     name = "numpy"
     priority = 0
     checks = True
-    variants = (Variant("pieces"), PLAIN)
+    variants: Sequence[Variant] = (Variant("pieces"), PLAIN)
 
     def compile(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ class OnnxRuntimeEngine(Engine):
     name = "onnxruntime"
     form = "onnx"
     priority = 50
-    needs = ("onnx", "onnxruntime")
+    needs: ClassVar[Sequence[str]] = ("onnx", "onnxruntime")
 
     def __init__(self) -> None:
         self._runtime = require("onnxruntime", "the onnxruntime engine", "onnx")

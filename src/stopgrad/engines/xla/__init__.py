@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from stopgrad.engines.xla.work import WIDE, Work
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.interpreter import Run, program
+from stopgrad.graph.op import Lowering, Op
 from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.effects import Calling, DebugCallback
 from stopgrad.ops.structural.sharding import Shard
@@ -73,13 +74,15 @@ class XlaEngine(Engine):
 
     name = "xla"
     priority = 100
-    needs = ("jax",)
+    needs: ClassVar[Sequence[str]] = ("jax",)
     reuses = True
     checks = True
     slow_to_call = True
     variants: Sequence[Variant] = (Variant("native", FORMS, (roll,)), Variant("forms", FORMS, (roll,)), PLAIN)
     meshes = True
-    forms = {Shard: lambda xp, x, sharding: xp.constrained(x, sharding)}
+    forms: ClassVar[Mapping[type[Op], Lowering]] = {
+        Shard: lambda xp, x, sharding: xp.constrained(x, sharding)
+    }
 
     if TYPE_CHECKING:
 

@@ -34,7 +34,7 @@ class XlaOnMesh(XlaEngine):
     """Compiles with XLA, for the devices of a mesh."""
 
     # XLA can divide its own operations, but not our kernels.
-    variants = (Variant("forms", DIVIDED, (contract_in_place,)), PLAIN)
+    variants: Sequence[Variant] = (Variant("forms", DIVIDED, (contract_in_place,)), PLAIN)
     checks = False
 
     def __init__(self, mesh: Mesh) -> None:

@@ -141,7 +141,7 @@ class Follower(Observer):
         self.beside: dict[int, list[frozenset[int]]] = {}
         self.unsound: dict[Operation, tuple[str, tuple[int, ...]]] = {}
         self.seen: dict[Operation, tuple[list[Any], list[Any]]] = {}
-        self.sizes = binding
+        self.sizes: Mapping[str, int] | None = binding
         self._watched, self._steps = watched, steps
         self._around: list[tuple[Operation, int | None]] = []
         self._loops: dict[Operation, _Loop] = {}

@@ -17,7 +17,7 @@ from stopgrad.graph.graph import Operation
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Json: TypeAlias = "None | bool | int | float | str | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """What JSON can say."""
 
 EXACT = 2**53

@@ -82,7 +82,7 @@ class _Array:
     """An array in memory, or one that is mapped into it."""
 
     def __init__(self, source: Any) -> None:
-        self.source = np.asarray(source)
+        self.source: NumpyArray = np.asarray(source)
 
     def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> NumpyArray:
         return self.source[indices]  # A copy: batches may be written to.
