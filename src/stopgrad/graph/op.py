@@ -23,7 +23,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 
-from stopgrad.base.arrays import Array
+from stopgrad.base.arrays import Array, ArrayLike
 from stopgrad.base.errors import ArgumentError, DefinitionError, GradientError, ShapeError
 from stopgrad.base.promotion import Promotion
 from stopgrad.base.samples import Sample
@@ -40,7 +40,7 @@ from stopgrad.graph.operands import shorten
 from stopgrad.graph.scope import Scope, as_scope
 from stopgrad.graph.traits import Cure, Held, Magnitudes, Unsound, check_traits
 
-Rule: TypeAlias = "Callable[..., Any] | Undefined"
+Rule: TypeAlias = "Callable[..., ArrayLike | None] | Undefined"
 Gradient: TypeAlias = "Mapping[str, Rule | NoGradient] | NoGradient | Joint"
 Samples: TypeAlias = Sequence[Sample]
 Extremes: TypeAlias = Sequence[tuple[Any, ...]]
@@ -255,7 +255,7 @@ class Op:
     inexact: ClassVar[bool]
     function: ClassVar[Callable[..., Any]]
 
-    infer: ClassVar[Callable[..., Any]]
+    infer: ClassVar[Callable[..., TensorType | tuple[TensorType, ...]]]
     gradient: Gradient
     lower: Lowering
     batch: ClassVar[Any] = None

@@ -43,7 +43,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _WORDS = {"True": True, "False": False, "None": None, "inf": math.inf, "nan": math.nan}
 _OPERATORS = ("+", "-", "*", "//")
 
-Forms = dict[str, Callable[..., Any]]
+Forms = dict[str, Callable[..., object]]
 """The forms of a text by name: functions of the values between the brackets."""
 
 

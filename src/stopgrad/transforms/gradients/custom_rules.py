@@ -53,7 +53,9 @@ class _Custom(Generic[P, R]):
     def _defined(self) -> Function | None:
         raise NotImplementedError
 
-    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+    def _with_gradient(
+        self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function
+    ) -> tuple[Any, Function]:
         """The results for the differentiated arguments, and the function of their cotangents."""
         raise NotImplementedError
 
@@ -150,7 +152,9 @@ class custom_vjp(_Custom[P, R]):  # noqa: N801 - JAX's name
     def _defined(self) -> Function | None:
         return self._fwd
 
-    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+    def _with_gradient(
+        self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function
+    ) -> tuple[Any, Function]:
         assert self._fwd is not None
         bwd = self._bwd
         assert bwd is not None
@@ -241,7 +245,9 @@ class custom_jvp(_Custom[P, R]):  # noqa: N801 - JAX's name
     def _defined(self) -> Function | None:
         return self._rule
 
-    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+    def _with_gradient(
+        self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function
+    ) -> tuple[Any, Function]:
         rule = self._rule
         assert rule is not None
 
