@@ -8,10 +8,10 @@ from typing import Any
 
 from stopgrad.base.garbage import without_gc
 from stopgrad.flow.explain import flow_of
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.interop.jax.loading import question
-from stopgrad.interop.jax.training.arrays import abstract
-from stopgrad.interop.jax.training.calls import Call
+from stopgrad.interop.jax.training.gradient_calls import Call
+from stopgrad.interop.jax.training.traced_values import abstract
 from stopgrad.interop.shared.unseen import unseen
 
 
