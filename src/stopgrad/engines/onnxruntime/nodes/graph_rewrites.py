@@ -17,7 +17,7 @@ from stopgrad.ops.structural.sources import Const
 from stopgrad.rewrite import fold, merge, simplify
 from stopgrad.rewrite.engine import Copying, Rule
 from stopgrad.rewrite.forms.products import flatten_summed_product
-from stopgrad.rewrite.loops import unite_scans
+from stopgrad.rewrite.loop_fusion import unite_scans
 
 
 def erf_in_slopes(

@@ -16,7 +16,7 @@ from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.rewrite import rewrite
-from stopgrad.rewrite.loops import unite_scans
+from stopgrad.rewrite.loop_fusion import unite_scans
 from stopgrad.transforms.gradients.reverse import gradients
 
 

@@ -8,10 +8,10 @@ from stopgrad.flow.problems.comparing import comparing
 from stopgrad.flow.problems.notes import note, problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.jax.training import gradient_calls, optimizing
-from stopgrad.interop.jax.training.asking import flow_for
 from stopgrad.interop.jax.training.findings import Silent, problems_of, silent_leaves
 from stopgrad.interop.jax.training.gradient_calls import Calls, Point
 from stopgrad.interop.jax.training.optimizing import Updates
+from stopgrad.interop.jax.training.retraced_flow import flow_for
 from stopgrad.interop.jax.training.training_errors import explained
 from stopgrad.interop.shared.recorded_steps import USUAL, Schedule
 
