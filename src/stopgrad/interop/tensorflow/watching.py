@@ -11,8 +11,8 @@ import tensorflow as tf
 from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.flow.patterns import matching
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared import keras
@@ -101,7 +101,7 @@ class Watch(WatchBlock):
             only: a pattern, or patterns, of names: ``"encoder/*"``.
 
         Returns:
-            A :class:`stopgrad.flow.flow.Flow`, whose keys are names: Keras' paths of weights.
+            A :class:`stopgrad.flow.flow_report.Flow`, whose keys are names: Keras' paths of weights.
 
         Raises:
             ArgumentError: what is asked about is no tensor.

@@ -10,14 +10,14 @@ import torch
 from stopgrad.base.coercion import flag
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.shared.watching import WatchBlock
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.differentiating import differentiated
-from stopgrad.interop.torch.explaining.errors import explain
+from stopgrad.interop.torch.explaining.error_explanations import explain
 from stopgrad.interop.torch.questions import (
     Asked,
     Loss,
@@ -122,7 +122,7 @@ class Watch(WatchBlock):
                 gradients are. They go through the tensors' hooks, but into no ``grad``.
 
         Returns:
-            A :class:`stopgrad.flow.flow.Flow`, whose keys are names.
+            A :class:`stopgrad.flow.flow_report.Flow`, whose keys are names.
 
         Raises:
             ArgumentError: what is asked about is no tensor.
