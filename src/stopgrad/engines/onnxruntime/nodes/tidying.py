@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from stopgrad.base.types import Shape, Size
-from stopgrad.engines.onnxruntime.nodes.nodes import Body, Node, Nodes
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Body, Node, Nodes
 
 
 def tidied(nodes: Nodes, wanted: Sequence[str]) -> list[Node]:

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.errors import EngineError
-from stopgrad.engines.onnxruntime.nodes.nodes import Function, Node, NotInOnnx
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Function, Node, NotInOnnx
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.interpreter import Step
 from stopgrad.graph.op import Lower

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from stopgrad.base.arrays import Array
-from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import reshaped
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.linalg.contractions import Einsum, MatMul, sizes_in
 
