@@ -194,7 +194,7 @@ _LATER = {
     "train.adapters": "Adapted add_lora",
     "train.checkpoints": "Checkpoints",
     "train.monitoring.sessions": "monitor",
-    "train.saved": "load save",
+    "train.tree_files": "load save",
     "transforms.batching.jacobians": "hessian jacobian",
     "transforms.batching.vmap": "vmap",
     "transforms.control": "checkpoint cond fori_loop map_fn scan switch while_loop",

@@ -29,7 +29,7 @@ def whole(value: Any) -> int:
     raise ArgumentError(f"an integer is needed, not {value!r:.60}")
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: object) -> bool:
     """Whether :func:`whole` accepts it: one whole number with a known value."""
     if type(value) is int:
         return True
@@ -42,7 +42,7 @@ def is_whole(value: Any) -> bool:
     return True
 
 
-def flag(value: Any, what: str = "a flag") -> bool:
+def flag(value: object, what: str = "a flag") -> bool:
     """A plain ``bool`` from a flag, 0 or 1; *what* names the argument in errors.
 
     Raises:

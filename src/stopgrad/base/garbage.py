@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-def without_gc(build: Callable[..., T], *args: Any) -> T:
+def without_gc(build: Callable[..., T], *args: object) -> T:
     """Call a function with the cyclic garbage collector switched off."""
     if not gc.isenabled():
         return build(*args)
@@ -27,7 +27,7 @@ RARE = 50_000
 """The number of new objects after which :func:`with_rare_gc` lets the collector run; usually it is 700."""
 
 
-def with_rare_gc(build: Callable[..., T], *args: Any) -> T:
+def with_rare_gc(build: Callable[..., T], *args: object) -> T:
     """Call a function that builds a graph and runs users' code, whose garbage is still collected."""
     usual = gc.get_threshold()
     if not 0 < usual[0] < RARE:  # Off, or rare already: perhaps in another thread, which puts it back.

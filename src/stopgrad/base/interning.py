@@ -42,7 +42,7 @@ class Interned(Generic[T]):
         self._objects[key] = ref(new)
         return new
 
-    def one(self, key: Hashable, make: Callable[..., T], *arguments: Any) -> T:
+    def one(self, key: Hashable, make: Callable[..., T], *arguments: object) -> T:
         """The object of this key; if there is none yet, ``make(*arguments)``."""
         existing = self.get(key)
         return self.keep(key, make(*arguments)) if existing is None else existing

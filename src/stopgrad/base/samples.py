@@ -80,7 +80,7 @@ def bools(*shape: int | str) -> Values:
     return Values(shape, bool_)
 
 
-def sample(*operands: Values | npt.ArrayLike, **attributes: Any) -> Sample:
+def sample(*operands: Values | npt.ArrayLike, **attributes: object) -> Sample:
     return Sample(tuple(o if isinstance(o, Values) else np.asarray(o) for o in operands), attributes)
 
 

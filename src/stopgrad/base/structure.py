@@ -22,7 +22,7 @@ def _register(kind: type) -> None:
     """Register a dataclass with optree; its fields are the children."""
     names = tuple(field.name for field in dataclasses.fields(kind))
 
-    def flatten(value: Any) -> tuple[list[Any], None, tuple[str, ...]]:
+    def flatten(value: object) -> tuple[list[Any], None, tuple[str, ...]]:
         return [getattr(value, name) for name in names], None, names
 
     def unflatten(_: object, children: Iterable[Any]) -> Any:
@@ -68,7 +68,7 @@ def unflatten(spec: Spec, leaves: Iterable[Any]) -> Any:
     return optree.tree_unflatten(spec, leaves)
 
 
-def tensors_among(tree: Any) -> list[Any]:
+def tensors_among(tree: object) -> list[Any]:
     """The leaves of *tree* without numbers, strings and functions; all leaves if there are no others."""
     leaves = flatten(tree)[0]
     tensors = [x for x in leaves if not (isinstance(x, _BESIDE) or callable(x))]
@@ -95,13 +95,13 @@ def shown(spec: Spec) -> str:
     return repr(unflatten(spec, [_Leaf()] * spec.num_leaves))
 
 
-def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+def map_leaves(function: Callable[[Any], Any], tree: object) -> Any:
     """*tree* with *function* applied to each leaf."""
     leaves, spec = flatten(tree)
     return unflatten(spec, [function(leaf) for leaf in leaves])
 
 
-def paths(tree: Any) -> list[str]:
+def paths(tree: object) -> list[str]:
     """The path to each leaf, such as ``"params.w"`` or ``"layers.0"``, in the order of :func:`flatten`."""
     return [".".join(map(str, path)) for path in paths_in(flatten(tree)[1])]
 
@@ -111,5 +111,5 @@ def paths_in(spec: Spec) -> list[tuple[Any, ...]]:
     return [tuple([_key_of(entry) for entry in accessor]) for accessor in spec.accessors()]
 
 
-def _key_of(entry: optree.PyTreeEntry) -> Any:
+def _key_of(entry: optree.PyTreeEntry) -> object:
     return entry.field if isinstance(entry, optree.NamedTupleEntry) else entry.entry

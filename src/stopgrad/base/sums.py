@@ -20,7 +20,7 @@ def sum(
     axis: int | tuple[int, ...] | None = None,
     dtype: npt.DTypeLike | None = None,
     keepdims: bool = False,
-) -> Any:
+) -> np.ndarray[Any, Any] | np.generic:
     """``numpy.sum`` with errors that grow with the logarithm of the number of summands, along all axes.
 
     Examples:

@@ -138,7 +138,7 @@ def in_ipython(
     error: BaseException,
     tb: TracebackType,
     tb_offset: int | None = None,
-) -> Any:
+) -> object:
     """Show an error of a cell, as a handler of IPython's shell."""
     if hasattr(error, RENDER) or not is_shortened(error, tb):
         return self.showtraceback((kind, error, tb), tb_offset=tb_offset)

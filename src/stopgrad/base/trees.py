@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-def tree_map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+def tree_map(function: Callable[..., object], tree: object, *rest: object) -> Any:
     """A structure with a function applied to each leaf.
 
     Args:
@@ -46,14 +46,14 @@ def tree_map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     return unflatten(spec, [function(*row) for row in zip(*columns, strict=True)])
 
 
-def _like(tree: Any, spec: Spec, what: str) -> list[Any]:
+def _like(tree: object, spec: Spec, what: str) -> list[Any]:
     leaves, own = flatten(tree)
     if own != spec:
         raise ArgumentError(f"{what}: the structures differ: {shown(spec)} and {shown(own)}")
     return leaves
 
 
-def tree_map_with_path(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+def tree_map_with_path(function: Callable[..., object], tree: object, *rest: object) -> Any:
     """A structure with a function applied to each leaf's path and the leaf.
 
     Args:
@@ -71,7 +71,7 @@ def tree_map_with_path(function: Callable[..., Any], tree: Any, *rest: Any) -> A
     return tree_map(function, unflatten(flatten(tree)[1], paths(tree)), tree, *rest)
 
 
-def tree_leaves(tree: Any) -> list[Any]:
+def tree_leaves(tree: object) -> list[Any]:
     """The leaves of a structure, in order; dicts by their sorted keys.
 
     Args:
@@ -87,7 +87,7 @@ def tree_leaves(tree: Any) -> list[Any]:
     return flatten(tree)[0]
 
 
-def tree_flatten(tree: Any) -> tuple[list[Any], Spec]:
+def tree_flatten(tree: object) -> tuple[list[Any], Spec]:
     """The leaves of a structure, and the structure without them.
 
     Args:
@@ -104,7 +104,7 @@ def tree_flatten(tree: Any) -> tuple[list[Any], Spec]:
     return flatten(tree)
 
 
-def tree_structure(tree: Any) -> Spec:
+def tree_structure(tree: object) -> Spec:
     """A structure without its leaves.
 
     Args:
@@ -140,7 +140,7 @@ def tree_unflatten(structure: Spec, leaves: Iterable[Any]) -> Any:
 _NOTHING = object()
 
 
-def tree_reduce(function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _NOTHING) -> Any:
+def tree_reduce(function: Callable[[Any, Any], Any], tree: object, initializer: object = _NOTHING) -> Any:
     """All leaves of a structure combined by a function of two.
 
     Args:

@@ -115,7 +115,7 @@ def shape_of(shape: ShapeLike) -> Shape:
     return tuple([dim(s) if s is None or isinstance(s, str) else whole_size(s) for s in sizes])
 
 
-def whole_size(size: Any) -> Size:
+def whole_size(size: object) -> Size:
     """The size of an axis: exactly a :class:`Dim`, or an ``int`` that an array's axis can have."""
     if isinstance(size, Dim):
         return size
@@ -151,7 +151,7 @@ def name_of(size: Dim) -> str:
     return "" if more or others or factor != 1 or power != 1 else symbol.name
 
 
-def map_sizes(value: Any, function: Callable[[Dim], Any]) -> Any:
+def map_sizes(value: object, function: Callable[[Dim], Any]) -> Any:
     """The attribute *value* with *function* applied to every :class:`Dim` in it."""
     if isinstance(value, Dim):
         return function(value)

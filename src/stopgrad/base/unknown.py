@@ -7,7 +7,7 @@ raise an error that says what to do instead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def of_sizes(name: str, reflected: bool = False) -> Callable[[Any], Any]:
     """
 
     def decorate(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def operate(self: Unknown, other: Any) -> Any:
+        def operate(self: Unknown, other: object) -> Any:
             if isinstance(other, (int, Unknown)) or is_whole(other):
                 return method(self, other)
             if hasattr(other, "as_output"):
@@ -121,22 +121,22 @@ class Unknown:
     def __rdivmod__(self: Any, other: Any) -> tuple[Any, Any]:
         return other // self, other % self
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Self:
         return self
 
     __floor__ = __pos__
     __ceil__ = __pos__
     __trunc__ = __pos__
 
-    def __round__(self, digits: int | None = None) -> Any:
+    def __round__(self, digits: int | None = None) -> Self:
         return self
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Self:
         if self.is_at_least(0):
             return self
         raise no_value(f"abs({self!r})")
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> NoReturn:
         raise no_value(f"~{self!r}")
 
     def __int__(self) -> int:
@@ -156,7 +156,7 @@ class Unknown:
     def __format__(self, spec: str) -> str:
         return format(repr(self), spec.rstrip("dn"))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **_: object) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **_: object) -> Any:
         """The result of a NumPy function, or of an operator of NumPy's numbers and arrays, on a size."""
         name = _UFUNCS.get(ufunc.__name__, "") if method == "__call__" and len(inputs) == 2 else ""
         if not name:
@@ -173,7 +173,7 @@ class Unknown:
 def _refuse(name: str, reflected: bool) -> None:
     """Add an operator whose result is never a size: an error, or with tensors the operator of tensors."""
 
-    def refused(self: Unknown, other: object) -> Any:
+    def refused(self: Unknown, other: object) -> NoReturn:
         a, b = (other, self) if reflected else (self, other)
         raise no_value(f"{a!r} {_SIGNS[name]} {b!r}")
 

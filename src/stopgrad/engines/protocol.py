@@ -15,7 +15,7 @@ from stopgrad.base.later import Later
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.interpreter import lowering
-from stopgrad.graph.op import Op, Unsupported
+from stopgrad.graph.op import Lowering, Op, Unsupported
 from stopgrad.graph.sharding import Spec
 from stopgrad.rewrite import Forming, Pass, Rule
 from stopgrad.scale.processes import process_count
@@ -83,7 +83,7 @@ class Engine(ABC):
     meshes: ClassVar[bool] = False
     mesh: Mesh | None = None
     variants: Sequence[Variant] = (PLAIN,)
-    forms: ClassVar[Mapping[type[Op], Callable[..., Any] | Unsupported]] = {}
+    forms: ClassVar[Mapping[type[Op], Lowering]] = {}
 
     @classmethod
     def on_mesh(cls, mesh: Mesh) -> Engine:
@@ -102,7 +102,7 @@ class Engine(ABC):
         mesh_of = Later("stopgrad.engines.meshes")
 
     @classmethod
-    def form_of(cls, definition: type[Op]) -> Callable[..., Any] | Unsupported:
+    def form_of(cls, definition: type[Op]) -> Lowering:
         """A definition's form for this engine, or else its lowering over array namespaces."""
         return lowering(definition, cls.form or cls.name)
 
@@ -136,7 +136,7 @@ class Engine(ABC):
         return self.compile(forming.inputs, forming.outputs, donate, variant)
 
     @abstractmethod
-    def hold(self, array: npt.ArrayLike) -> Any:
+    def hold(self, array: npt.ArrayLike) -> Array:
         """The engine's own copy of an array, which nobody else can change."""
 
     @abstractmethod
@@ -147,15 +147,15 @@ class Engine(ABC):
         """How an array is divided over the engine's mesh; ``()`` if it is not on that mesh."""
         return ()
 
-    def spread(self, array: npt.ArrayLike, spec: Spec) -> Any:
+    def spread(self, array: npt.ArrayLike, spec: Spec) -> Array:
         """Like :meth:`hold`, for an array that all processes have; on a mesh it is divided by *spec*."""
         return self.hold(array)
 
-    def place(self, value: Array, spec: Spec) -> Any:
+    def place(self, value: Array, spec: Spec) -> Array:
         """An array on the engine's mesh, made of the part of a value that each process has."""
         return value
 
-    def layout(self, spec: Spec) -> Any:
+    def layout(self, spec: Spec) -> object:
         """The array library's own object for *spec* on the mesh; None without a mesh."""
         return None
 

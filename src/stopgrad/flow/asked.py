@@ -117,7 +117,7 @@ def of_graph(what: str, ys: object, xs: object) -> Asked:
 @reads_arguments
 def _of_function(
     what: str,
-    f: Callable[..., Any],
+    f: Callable[..., object],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     argnums: int | Sequence[int] | None,

@@ -1,7 +1,7 @@
 """The report: whether gradients flow, what stops them, and what does nothing.
 
-Text, JSON and the page are made from :class:`Reaches`; the users' :class:`stopgrad.flow.flow.Flow` adds these
-forms.
+Text, JSON and the page are made from :class:`Reaches`; the users'
+:class:`stopgrad.flow.flow_report.Flow` adds these forms.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Reaches(Mapping[Any, Reach]):
         below = [k for k in self._reaches if label(k) in named]
         return self._part(below) if below else self._reaches[self._key(key)]
 
-    def _key(self, key: object, **otherwise: object) -> Any:
+    def _key(self, key: object, **otherwise: object) -> object:
         """The key as it was asked about; else *missing* if that is given, or a KeyError."""
         if isinstance(key, Operation):
             key = key.as_output()

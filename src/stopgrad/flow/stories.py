@@ -9,7 +9,7 @@ from functools import partial
 
 from stopgrad.base.source import in_library
 from stopgrad.flow import updates
-from stopgrad.flow.magnitudes import told as magnitudes
+from stopgrad.flow.magnitudes import magnitude_parts as magnitudes
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, Story
 from stopgrad.flow.reaches import FROZEN, Reaches
 from stopgrad.flow.reports.notices import Notice, at_lines

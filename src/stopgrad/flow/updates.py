@@ -183,7 +183,7 @@ class Comparing:
         return steps
 
 
-def largest(x: Any) -> float:
+def largest(x: object) -> float:
     """The largest absolute value of an array; NaN if one is NaN, 0 if it is empty."""
     array = np.asarray(x)
     if array.dtype.kind not in "fciub":  # Such as bfloat16, which NumPy has from elsewhere.
@@ -191,7 +191,7 @@ def largest(x: Any) -> float:
     return float(np.max(np.abs(array))) if array.size else 0.0
 
 
-def _change(before: Any, after: Any) -> float | None:
+def _change(before: object, after: object) -> float | None:
     """The largest change of an element; None if none changed."""
     a, b = _wide(before), _wide(after)
     if a.shape != b.shape:
@@ -203,7 +203,7 @@ def _change(before: Any, after: Any) -> float | None:
         return float(np.max(np.abs(b[differs] - a[differs])))
 
 
-def _factor(before: Any, after: Any) -> float | None:
+def _factor(before: object, after: object) -> float | None:
     """What each element was multiplied by, if it is the same number for all; else None."""
     a, b = _wide(before), _wide(after)
     if a.shape != b.shape or not a.any() or b[a == 0].any():
@@ -214,7 +214,7 @@ def _factor(before: Any, after: Any) -> float | None:
     return (low + high) / 2 if high - low <= _SINGLE else None
 
 
-def _wide(x: Any) -> np.ndarray[Any, Any]:
+def _wide(x: object) -> np.ndarray[Any, Any]:
     array = np.asarray(x)
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 

@@ -20,7 +20,7 @@ from stopgrad.graph.sharding import Spec, show_spec, spec_of
 # -------------------------------------------------------------------------------------------- names
 
 
-def parameters_of(f: Callable[..., Any]) -> list[inspect.Parameter]:
+def parameters_of(f: Callable[..., object]) -> list[inspect.Parameter]:
     """A function's parameters; empty if Python does not know them."""
     try:
         return list(inspect.signature(f).parameters.values())
@@ -33,7 +33,7 @@ def positional(parameters: Iterable[inspect.Parameter]) -> list[str]:
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def argument_names(f: Callable[..., Any], count: int) -> list[str]:
+def argument_names(f: Callable[..., object], count: int) -> list[str]:
     """The names of the first positional arguments; their numbers if they have none."""
     parameters = parameters_of(f)
     names = positional(parameters)
@@ -41,7 +41,7 @@ def argument_names(f: Callable[..., Any], count: int) -> list[str]:
     return [names[i] if i < len(names) else f"{rest}{i - len(names) if rest else i}" for i in range(count)]
 
 
-def argument_paths(f: Callable[..., Any], spec: PyTreeSpec) -> list[str]:
+def argument_paths(f: Callable[..., object], spec: PyTreeSpec) -> list[str]:
     """The path of each leaf of ``(args, kwargs)``, such as ``"params.w"``."""
     names = argument_names(f, spec.child(0).num_children)
     paths = []
@@ -72,7 +72,7 @@ def operation_name(path: str) -> str:
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.\\/>-]")
 
 
-def without_first(f: Callable[..., Any], first: Callable[[], Any]) -> tuple[Callable[..., Any], str]:
+def without_first(f: Callable[..., object], first: Callable[[], Any]) -> tuple[Callable[..., Any], str]:
     """A function whose first argument is what *first* returns at each call; and that argument's name."""
 
     @functools.wraps(f)
@@ -100,7 +100,7 @@ class Constant(NamedTuple):
         return cls(value, _marks(value))
 
 
-def _marks(x: Any) -> Any:
+def _marks(x: Any) -> object:
     """What distinguishes a value from others that are equal to it."""
     kind = type(x)
     if kind is float or kind is complex:
@@ -122,7 +122,7 @@ class Statics:
     A named argument is also static if it is given by position, and the other way round.
     """
 
-    def __init__(self, f: Callable[..., Any], name: str, argnums: object, argnames: object) -> None:
+    def __init__(self, f: Callable[..., object], name: str, argnums: object, argnames: object) -> None:
         self._f, self._name = f, name
         parameters = parameters_of(f)
         names = positional(parameters)
@@ -240,7 +240,7 @@ class ByPath:
 
     def __init__(
         self,
-        f: Callable[..., Any],
+        f: Callable[..., object],
         name: str,
         what: str,
         values: object,
@@ -306,7 +306,7 @@ class ByPath:
 class Shapes(ByPath):
     """The shapes of some arguments in every call, with open sizes."""
 
-    def __init__(self, f: Callable[..., Any], name: str, shapes: object) -> None:
+    def __init__(self, f: Callable[..., object], name: str, shapes: object) -> None:
         super().__init__(f, name, "shapes", shapes, "{'x': ['batch', 3]}", _shape)
 
     def apply(self, signature: list[Any], paths: Sequence[str]) -> None:
@@ -337,7 +337,7 @@ def _shape(sizes: Any) -> Shape:
 class Shardings(ByPath):
     """The shardings of some arguments in every call; that of a structure applies to all arrays in it."""
 
-    def __init__(self, f: Callable[..., Any], name: str, shardings: object) -> None:
+    def __init__(self, f: Callable[..., object], name: str, shardings: object) -> None:
         super().__init__(f, name, "shardings", shardings, "{'x': ('data', None)}", lambda spec: spec)
 
     def of(self, signature: Sequence[Any], paths: Sequence[str]) -> dict[int, Spec]:

@@ -183,7 +183,7 @@ def _naming(op: Operation, places: Sequence[int], originals: Sequence[Output]) -
             outputs, _ = replay(body, parameters, [False] * len(parameters), 1, trace.graph, names)
             return close(trace, [*parameters, *extra], outputs)
 
-    def widened(value: object) -> Any:
+    def widened(value: object) -> object:
         if isinstance(value, tuple) and value and isinstance(value[0], Body):
             return tuple([wider(body) for body in value])
         return wider(value) if isinstance(value, Body) else value

@@ -368,7 +368,7 @@ _ASKED = _Asked()
 class _End:
     """``__exit__`` of blocks, which is a separate object for each ``with`` statement."""
 
-    def __get__(self, block: Block | None, kind: type[Block]) -> Any:
+    def __get__(self, block: Block | None, kind: type[Block]) -> Callable[..., None]:
         if block is None:  # ExitStack reads it from the class.
             return _leave_by_hand
         held = [Builder(block).leave]

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 # Definitions: the base class and its families, gradient rules, kinds of attributes.
 from stopgrad.graph.op import (
-    Gradient, Joint, Lowering, NoGradient, Op, Rule, Samples, Status, Undefined, Wire, not_differentiable,
-    stopped, unconnected, unsupported,
+    Extremes, Gradient, Joint, Lowering, NoGradient, Op, Rule, Samples, Status, Undefined, Wire,
+    not_differentiable, stopped, unconnected, unsupported,
 )
 from stopgrad.graph.kinds import Axes, Axis, Kind, Permutation, Scalar, Sizes, Span, Spans
 from stopgrad.graph.families import (
@@ -45,7 +45,7 @@ from stopgrad.graph.body import Bodies, Body
 
 # Rules of inference and the checks of which others are made.
 from stopgrad.graph.type_rules import (
-    DESCRIPTIONS, broadcast, broadcast_c2, broadcast_shapes, broadcast_to_bool, check_dtype,
+    DESCRIPTIONS, Infer, broadcast, broadcast_c2, broadcast_shapes, broadcast_to_bool, check_dtype,
     check_same_dtype, check_shape, documented, is_any, is_boolean, is_floating, is_for_each, is_inexact,
     is_integer, is_integral, is_number, is_real, normal_axes, normal_axis, same, same_shape, to_bool,
 )
@@ -95,25 +95,25 @@ __all__ = [
     "DESCRIPTIONS", "DTYPES", "EINSUM", "ELEMENTWISE", "EXTREMES", "FOLD", "GATHER", "INF", "KEYS",
     "MATMUL", "NAMES", "NAN", "ONE_HOT", "PAD", "PAIRS", "SCATTER", "SOLVE", "SWITCH", "Acting",
     "ArgumentError", "Arithmetic", "Array", "ArrayLike", "Axes", "Axis", "AxisError", "Binary", "Bodies",
-    "Body", "Cure", "DType", "DTypeError", "DTypeLike", "Dim", "Elementwise", "EngineError", "Flags",
-    "Gradient", "GradientError", "GradientOfActivation", "GradientOfElementwise", "Graph", "GraphError",
-    "Joint", "Kind", "Literal", "Lowering", "Magnitudes", "Namespace", "NoGradient", "NumpyArray", "Op",
-    "Operation", "Output", "Outputs", "Partly", "Permutation", "Promotion", "RealElementwise", "Rule",
-    "Samples", "Scalar", "Scope", "Shape", "ShapeError", "ShapeLike", "Size", "Sizes", "Span", "Spans",
-    "Status", "StopgradError", "Tensor", "TensorType", "Unary", "Undefined", "Unsound", "Values", "Wire",
-    "about", "again", "along", "apply", "as_array", "as_list", "as_output", "as_scope", "at_least",
-    "axes_in", "axis_in", "bfloat16", "binary", "bool_", "bools", "broadcast", "broadcast_c2",
-    "broadcast_shapes", "broadcast_to_bool", "building_in", "builds", "call", "check_dtype", "check_name",
-    "check_same_dtype", "check_shape", "close", "coerce", "complex64", "complex128", "complexes",
-    "constant_in", "current", "default_graph", "describe", "directly", "documented", "dtype_of", "emit",
-    "everywhere", "exact_quotient", "flag", "flatten", "float16", "float32", "float64", "floats",
-    "flushed", "graph_for", "guarded", "inline", "int8", "int16", "int32", "int64", "ints", "is_any",
-    "is_boolean", "is_floating", "is_for_each", "is_inexact", "is_integer", "is_integral", "is_leaf",
-    "is_number", "is_python", "is_real", "is_tensor", "is_whole", "joined", "local", "map_leaves",
-    "naming", "normal_axes", "normal_axis", "not_differentiable", "pairs", "parameter_of", "paths",
-    "product", "publish", "python_dtype", "raise_for", "reads_arguments", "real", "require_graph", "same",
-    "same_shape", "same_size", "sample", "shape_of", "shorten", "show_shape", "shown", "singles",
-    "stopped", "tensor_type", "tensors_among", "to_bool", "together", "total", "tracing", "type_of",
-    "uint8", "uint16", "uint32", "uint64", "unary", "unconnected", "unflatten", "unsupported", "whole",
-    "widened",
+    "Body", "Cure", "DType", "DTypeError", "DTypeLike", "Dim", "Elementwise", "EngineError", "Extremes",
+    "Flags", "Gradient", "GradientError", "GradientOfActivation", "GradientOfElementwise", "Graph",
+    "GraphError", "Infer", "Joint", "Kind", "Literal", "Lowering", "Magnitudes", "Namespace",
+    "NoGradient", "NumpyArray", "Op", "Operation", "Output", "Outputs", "Partly", "Permutation",
+    "Promotion", "RealElementwise", "Rule", "Samples", "Scalar", "Scope", "Shape", "ShapeError",
+    "ShapeLike", "Size", "Sizes", "Span", "Spans", "Status", "StopgradError", "Tensor", "TensorType",
+    "Unary", "Undefined", "Unsound", "Values", "Wire", "about", "again", "along", "apply", "as_array",
+    "as_list", "as_output", "as_scope", "at_least", "axes_in", "axis_in", "bfloat16", "binary", "bool_",
+    "bools", "broadcast", "broadcast_c2", "broadcast_shapes", "broadcast_to_bool", "building_in",
+    "builds", "call", "check_dtype", "check_name", "check_same_dtype", "check_shape", "close", "coerce",
+    "complex64", "complex128", "complexes", "constant_in", "current", "default_graph", "describe",
+    "directly", "documented", "dtype_of", "emit", "everywhere", "exact_quotient", "flag", "flatten",
+    "float16", "float32", "float64", "floats", "flushed", "graph_for", "guarded", "inline", "int8",
+    "int16", "int32", "int64", "ints", "is_any", "is_boolean", "is_floating", "is_for_each",
+    "is_inexact", "is_integer", "is_integral", "is_leaf", "is_number", "is_python", "is_real",
+    "is_tensor", "is_whole", "joined", "local", "map_leaves", "naming", "normal_axes", "normal_axis",
+    "not_differentiable", "pairs", "parameter_of", "paths", "product", "publish", "python_dtype",
+    "raise_for", "reads_arguments", "real", "require_graph", "same", "same_shape", "same_size", "sample",
+    "shape_of", "shorten", "show_shape", "shown", "singles", "stopped", "tensor_type", "tensors_among",
+    "to_bool", "together", "total", "tracing", "type_of", "uint8", "uint16", "uint32", "uint64", "unary",
+    "unconnected", "unflatten", "unsupported", "whole", "widened",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from _collections_abc import dict_items, dict_keys, dict_values
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -48,15 +49,15 @@ class Registry(dict[str, D]):
         self.complete()
         return super().__len__()
 
-    def keys(self) -> Any:
+    def keys(self) -> dict_keys[str, D]:
         self.complete()
         return super().keys()
 
-    def values(self) -> Any:
+    def values(self) -> dict_values[str, D]:
         self.complete()
         return super().values()
 
-    def items(self) -> Any:
+    def items(self) -> dict_items[str, D]:
         self.complete()
         return super().items()
 
@@ -76,7 +77,7 @@ class Registry(dict[str, D]):
         self[definition.type] = definition
 
 
-def parameters(infer: Callable[..., Any]) -> tuple[tuple[str, ...], str | None, dict[str, str]]:
+def parameters(infer: Callable[..., object]) -> tuple[tuple[str, ...], str | None, dict[str, str]]:
     """Its positional parameters, its variadic one, and the annotations of keyword-only ones."""
     if type(infer) is not FunctionType or infer.__dict__.keys() & {"__wrapped__", "__signature__"}:
         parameters = inspect.signature(infer).parameters.values()

@@ -103,7 +103,7 @@ def binary(definition: type[Op], function_name: str, first: str = "x", second: s
     return _named(definition, whole, function, function_name, first, second, "name")
 
 
-def directly(definition: type[Op], *values: Any) -> Callable[[F], F]:
+def directly(definition: type[Op], *values: object) -> Callable[[F], F]:
     """Decorator of the public function of an operation with two operands.
 
     With two outputs and nothing else, it builds the operation with these attributes, if it can be built.

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from threading import get_ident
 from types import CodeType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from stopgrad.base.arrays import ArrayMethods
 from stopgrad.base.errors import ArgumentError, GraphError, ShapeError
@@ -277,7 +277,7 @@ class Operation:
     def __repr__(self) -> str:
         return f"<{title(self)}>"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise GraphError("an operation cannot be pickled; save its graph with Graph.save")
 
 

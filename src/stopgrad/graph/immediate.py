@@ -16,7 +16,7 @@ from stopgrad.base.dtypes import DType
 from stopgrad.base.errors import ShapeError, StopgradError
 from stopgrad.graph.builder import default_graph
 from stopgrad.graph.inferred import about, infer_types, naming
-from stopgrad.graph.interpreter import NUMPY_BACKEND, QUIET, Types, failed, prepared, quietly
+from stopgrad.graph.interpreter import NUMPY_BACKEND, QUIET, Prepared, Types, failed, prepared, quietly
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import NumpyArray, type_of
 
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
     """
 
     converts: tuple[np.dtype[Any] | None, ...]
-    run: Callable[..., Any]
+    run: Prepared
     dtype: np.dtype[Any]
 
 
@@ -147,7 +147,9 @@ class Call:
     computed: int
     key: tuple[Any, ...] | None
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self.arrays: list[Any] = []
         self.computed = _NOTES.last[0]
         described = _described((*args, *kwargs, *kwargs.values()) if kwargs else args, self.arrays)

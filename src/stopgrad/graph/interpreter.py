@@ -24,7 +24,7 @@ from stopgrad.base.namespaces import NUMPY
 from stopgrad.base.types import TensorType, map_sizes, sized
 from stopgrad.graph.body import Body, walk
 from stopgrad.graph.graph import Operation, Output, describe
-from stopgrad.graph.op import Op, Unsupported
+from stopgrad.graph.op import Lower, Lowered, Lowering, Op, Unsupported
 
 T = TypeVar("T")
 Run = Callable[[Sequence[Any]], list[Any]]
@@ -39,7 +39,7 @@ class Backend(Protocol):
     name: str
 
     @property
-    def namespace(self) -> Any:
+    def namespace(self) -> Namespace:
         """The functions that lowerings use."""
         ...
 
@@ -107,6 +107,10 @@ class Observer:
         return run
 
 
+Prepared = Callable[..., Any]
+"""An operation as a function of arrays only: it returns that of one output, or all of several."""
+
+
 class Types(NamedTuple):
     """The inferred types of an operation, as a lowering sees them."""
 
@@ -114,14 +118,14 @@ class Types(NamedTuple):
     outputs: tuple[TensorType, ...]
 
 
-def lowering(definition: type[Op], engine: str) -> Callable[..., Any] | Unsupported:
+def lowering(definition: type[Op], engine: str) -> Lowering:
     """A definition's own form for an engine, or else its lowering over array namespaces."""
-    lower: Callable[..., Any] | Unsupported = getattr(definition, engine, definition.lower)
+    lower: Lowering = getattr(definition, engine, definition.lower)
     return lower
 
 
 @functools.lru_cache(4096)
-def _asks_for(function: Callable[..., Any]) -> tuple[bool, bool, bool]:
+def _asks_for(function: Lower) -> tuple[bool, bool, bool]:
     """Whether a lowering has the parameters ``run``, ``types`` and ``accumulate``."""
     parameters = inspect.signature(function).parameters
     return "run" in parameters, "types" in parameters, "accumulate" in parameters
@@ -131,10 +135,10 @@ def _is_narrow(x: TensorType) -> bool:
     return x.dtype.is_floating and x.dtype.itemsize == 2
 
 
-def _widened(function: Callable[..., Any], narrow: Sequence[bool]) -> Callable[..., Any]:
+def _widened(function: Lower, narrow: Sequence[bool]) -> Lower:
     """A lowering that gets some of its operands in float32. The backend rounds its result."""
 
-    def in_float32(xp: Namespace, *arrays: Array, **attributes: object) -> Any:
+    def in_float32(xp: Namespace, *arrays: Array, **attributes: object) -> Lowered:
         # Engines may keep arrays wider than their dtype: these stay as they are.
         pairs = zip(arrays, narrow, strict=True)
         wide = [x.astype(np.float32) if is_narrow and x.dtype.itemsize == 2 else x for x, is_narrow in pairs]
@@ -150,7 +154,7 @@ def prepared(
     backend: Backend,
     what: Callable[[], str],
     run: RunBody | None = None,
-) -> Callable[..., Any]:
+) -> Prepared:
     """An operation as a function of arrays only. Raises if there is none, and says why.
 
     *run* runs its bodies; unless given, the same backend does, operation by operation.
@@ -207,7 +211,7 @@ class _Step(NamedTuple):
     """An operation to run, with the slots that it reads and writes, and those that it reads last."""
 
     op: Operation
-    function: Callable[..., Any]
+    function: Prepared
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     dtypes: tuple[Any, ...]
@@ -289,7 +293,7 @@ class _Program:
         run: Callable[..., list[Any]] = names["run"]
         code = run.__code__
 
-        def named(*arrays: Any) -> list[Any]:
+        def named(*arrays: object) -> list[Any]:
             try:
                 return run(*arrays)
             except Exception as error:
@@ -379,7 +383,7 @@ def _units(operations: Sequence[Operation], together: Sequence[Region], way: _Wa
     for region in together:
         bare = region._replace(function=_bare(region.function, len(region.outputs)))
         home.update(dict.fromkeys(region.operations, bare))
-    functions: dict[Any, Callable[..., Any]] = {}  # Shared by operations that differ only in their operands.
+    functions: dict[Any, Prepared] = {}  # Shared by operations that differ only in their operands.
     for op in operations:
         if op not in home:
             if observer is None:
@@ -409,11 +413,11 @@ def _units(operations: Sequence[Operation], together: Sequence[Region], way: _Wa
     return ordered
 
 
-def _bare(function: Step, count: int) -> Callable[..., Any]:
+def _bare(function: Step, count: int) -> Prepared:
     return function if count != 1 else lambda *arrays: function(*arrays)[0]
 
 
-def _shared(op: Operation, way: _Way, functions: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
+def _shared(op: Operation, way: _Way, functions: dict[Any, Prepared]) -> Prepared:
     types = _types_of(op)
     same = op.definition, op.definition.identity(op.values), types
     function = functions.get(same)
@@ -422,14 +426,12 @@ def _shared(op: Operation, way: _Way, functions: dict[Any, Callable[..., Any]]) 
     return function
 
 
-def observed(
-    op: Operation, backend: Backend, observer: Observer, regions: Regions | None = None
-) -> Callable[..., Any]:
+def observed(op: Operation, backend: Backend, observer: Observer, regions: Regions | None = None) -> Prepared:
     """One operation as a program runs it with an observer: a function of arrays."""
     way = _Way(backend, regions, observer)
     sizes, count = observer.sizes, len(op.outputs)
 
-    def lowered() -> Callable[..., Any]:
+    def lowered() -> Prepared:
         if sizes is None:
             return _lowered(op, op.values, _types_of(op), way)
         types = Types(*[tuple([sized(type, sizes) for type in some]) for some in _types_of(op)])
@@ -447,7 +449,7 @@ def _types_of(op: Operation) -> Types:
     return Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
 
 
-def _lowered(op: Operation, values: Sequence[Any], types: Types, way: _Way) -> Callable[..., Any]:
+def _lowered(op: Operation, values: Sequence[Any], types: Types, way: _Way) -> Prepared:
     run = _Bodies(way, op) if op.definition.has_bodies else None
     return prepared(op.definition, values, types, way.backend, lambda: describe(op), run)
 

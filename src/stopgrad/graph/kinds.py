@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from stopgrad.base.coercion import flag, real, whole
-from stopgrad.base.types import Dim, DType, Shape, length_value, size_value, whole_size, within_bounds
+from stopgrad.base.types import Dim, DType, Shape, Size, length_value, size_value, whole_size, within_bounds
 from stopgrad.graph.body import Body
 from stopgrad.graph.operands import Literal
 from stopgrad.graph.sharding import checked_spec
+
+_Sized: TypeAlias = "Size | str | tuple[_Sized, ...]"
 
 
 class Kind(Enum):
@@ -51,13 +53,13 @@ def _size(value: object) -> Dim | int:
     return value if isinstance(value, Dim) else within_bounds(whole(value))
 
 
-def _sizes(value: object) -> Any:
+def _sizes(value: object) -> _Sized:
     if isinstance(value, tuple):
         return tuple(map(_sizes, value))
     return str(value) if isinstance(value, str) else _size(value)
 
 
-def _spans(value: object) -> Any:
+def _spans(value: object) -> tuple[tuple[Size, Size, int], ...]:
     if not isinstance(value, tuple) or any(not isinstance(span, tuple) or len(span) != 3 for span in value):
         return _no(value)
     return tuple([(_size(start), _size(size), whole(step)) for start, size, step in value])

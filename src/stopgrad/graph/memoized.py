@@ -45,7 +45,7 @@ _CALLS: dict[Any, Built] = {}
 
 
 def key_of(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], outputs: list[Output]
+    function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any], outputs: list[Output]
 ) -> tuple[Any, ...] | None:
     """What equal calls share; None if some arguments are of other kinds. *outputs* gets those of the call."""
     key: list[Any] = [function]
@@ -105,7 +105,7 @@ def remember(
     _CALLS[key] = Built(tuple(numbers.values()), tuple(steps))
 
 
-def _taking(places: Sequence[int]) -> Any:
+def _taking(places: Sequence[int]) -> itemgetter[Any]:
     """A function that takes the elements at these places from a tuple."""
     return itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
 

@@ -23,6 +23,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeAlias, cast
 
+from stopgrad.base.arrays import Array, ArrayLike
 from stopgrad.base.errors import ArgumentError, DefinitionError, GradientError, ShapeError
 from stopgrad.base.promotion import Promotion
 from stopgrad.base.samples import Sample
@@ -39,10 +40,15 @@ from stopgrad.graph.operands import shorten
 from stopgrad.graph.scope import Scope, as_scope
 from stopgrad.graph.traits import Cure, Held, Magnitudes, Unsound, check_traits
 
-Rule: TypeAlias = "Callable[..., Any] | Undefined"
+Rule: TypeAlias = "Callable[..., ArrayLike | None] | Undefined"
 Gradient: TypeAlias = "Mapping[str, Rule | NoGradient] | NoGradient | Joint"
 Samples: TypeAlias = Sequence[Sample]
-Lowering: TypeAlias = "Callable[..., Any] | Unsupported"
+Extremes: TypeAlias = Sequence[tuple[Any, ...]]
+Lowered: TypeAlias = Array | Sequence[Array]
+"""What a lowering computes: the array of its output, or those of its several outputs."""
+Lower: TypeAlias = Callable[..., Lowered]
+"""Computes an operation from a namespace, its operands and its attributes."""
+Lowering: TypeAlias = "Lower | Unsupported"
 
 
 # ------------------------------------------------------------------------------------------ gradients
@@ -249,12 +255,12 @@ class Op:
     inexact: ClassVar[bool]
     function: ClassVar[Callable[..., Any]]
 
-    infer: ClassVar[Callable[..., Any]]
+    infer: ClassVar[Callable[..., TensorType | tuple[TensorType, ...]]]
     gradient: Gradient
     lower: Lowering
     batch: ClassVar[Any] = None
     samples: Samples
-    extremes: ClassVar[Sequence[tuple[Any, ...]]] = ()
+    extremes: ClassVar[Extremes] = ()
     cached: ClassVar[bool] = True
     passes: ClassVar[int | None] = None
     gate: ClassVar[bool]

@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from stopgrad.graph.op import Op
 from stopgrad.graph.operands import as_array, as_list, type_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def __tracebackhide__(caught: Any) -> bool:  # noqa: N807
@@ -64,7 +66,7 @@ def guarded(what: str, by_type: bool = False, alike: bool = False) -> Callable[[
     """Decorator of public functions: they build all or nothing, and errors name *what* was called.
 
     With *alike*, the function reads of outputs only the types, and what it builds is remembered
-    (:mod:`stopgrad.graph.repeated`). With *by_type*, also of arrays, and so are immediate calls
+    (:mod:`stopgrad.graph.memoized`). With *by_type*, also of arrays, and so are immediate calls
     (:class:`stopgrad.graph.immediate.Call`).
     """
     alike = alike or by_type
@@ -191,7 +193,7 @@ def reads_arguments(function: F) -> F:
     return function
 
 
-def call(f: Callable[..., Any], *args: object, **kwargs: object) -> Any:
+def call(f: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function of the user, whose errors are not ours."""
     return f(*args, **kwargs)
 

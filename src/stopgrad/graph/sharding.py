@@ -48,7 +48,7 @@ def spec_of(sharding: object, rank: int) -> Spec:
     return spec + (None,) * (rank - len(spec))
 
 
-def _entry(entry: object) -> Any:
+def _entry(entry: object) -> object:
     if type(entry).__name__ == "UnconstrainedSingleton":  # JAX's PartitionSpec.UNCONSTRAINED.
         return FREE
     if isinstance(entry, (tuple, list)):

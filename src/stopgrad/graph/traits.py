@@ -34,7 +34,7 @@ class Unsound:
     """
 
     says: str
-    where: Callable[..., Any]
+    where: Callable[..., np.ndarray[Any, Any] | np.generic | None]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Cure:
     """
 
     name: str
-    when: Callable[..., Any]
+    when: Callable[..., bool | np.bool_]
     says: str
     gradient: bool | None = None
 

@@ -19,7 +19,8 @@ from stopgrad.base.promotion import Promotion
 from stopgrad.base.types import DType, Shape, TensorType, bool_, same_size, tensor_type
 from stopgrad.graph.operands import show_shape
 
-Infer = Callable[..., Any]
+Infer = Callable[..., TensorType]
+"""Maps the types of operands, and attributes by name, to the type of the one output."""
 
 
 def check_dtype(

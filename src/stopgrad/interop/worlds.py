@@ -59,7 +59,7 @@ def explain(ys: object, *args: object, **kwargs: object) -> Flow:
             world, those of its own ``explain``, such as ``model``.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`: for each tensor a ``status``, the numbers of ``paths`` and
+        A :class:`stopgrad.flow.flow_report.Flow`: for each tensor a ``status``, the numbers of ``paths`` and
         ``cut_paths``, and ``cuts``.
 
     Raises:

@@ -14,9 +14,9 @@ from stopgrad.ops.elementwise.rounding import *
 from stopgrad.ops.elementwise.trigonometric import *
 from stopgrad.ops.elementwise.zeros import *
 from stopgrad.ops.fourier import (  # noqa: F401 - defines operations, whose functions stand in sg.xp.fft
+    discrete_fourier as _transforms,
     frequencies as _frequencies,
     planes as _planes,
-    transforms as _transforms,
 )
 from stopgrad.ops.gates.custom import *
 from stopgrad.ops.gates.scaling import *

@@ -7,7 +7,7 @@ each once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from operator import is_not
@@ -176,7 +176,7 @@ class Copying:
     @staticmethod
     def key(
         definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
-    ) -> Any:
+    ) -> Hashable:
         """A key that equal operations share."""
         # Operations in different no_gradient blocks are not equal.
         region = like.graph._hidden.get(like) if like.graph._hidden else None
@@ -204,7 +204,7 @@ class Copying:
             values.append(value)
         return tuple(values)
 
-    def _rewritten(self, value: object) -> Any:
+    def _rewritten(self, value: object) -> object:
         if isinstance(value, Body):
             return self.body(value)
         if isinstance(value, tuple) and value and isinstance(value[0], Body):

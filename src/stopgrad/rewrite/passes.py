@@ -16,7 +16,7 @@ import numpy as np
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
-from stopgrad.graph.operands import Literal
+from stopgrad.graph.operands import Literal, NumpyArray
 from stopgrad.ops.elementwise.arithmetic import AddN, Mul, Neg
 from stopgrad.ops.elementwise.convert import Cast, Conj, SelectV2
 from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
@@ -55,7 +55,7 @@ def merge(
     return None if op.acts else copying.once(op.definition, inputs, values, op)
 
 
-def _const(x: Output) -> Any:
+def _const(x: Output) -> NumpyArray | None:
     """The array of a constant, or None."""
     return x.op.values[0].array if x.op.definition is Const else None
 

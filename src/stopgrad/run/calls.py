@@ -29,7 +29,7 @@ class Arguments(NamedTuple):
     borrowed: bool  # Whether any array is the caller's, who may change it after the call.
 
 
-def array_like(x: object) -> Any:
+def array_like(x: object) -> object:
     """An array without memory for an object that only has a shape and a dtype; others as they are."""
     if is_tensor(x) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
         return x
@@ -44,7 +44,7 @@ def array_argument(name: str, path: Callable[[], str], x: object) -> np.ndarray[
         raise type(error)(f"{name}: {path()}: {error.message}") from None
 
 
-def company(leaves: Sequence[Any]) -> Any:
+def company(leaves: Sequence[Any]) -> np.dtype[Any]:
     """The dtype of Python floats: that of the first floating-point array among the arguments."""
     with suppress(DTypeError):  # It is raised later, when the error can name the argument.
         kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
@@ -52,7 +52,7 @@ def company(leaves: Sequence[Any]) -> Any:
     return float32.numpy
 
 
-def difference(f: Callable[..., Any], old: Arguments, new: Arguments) -> str:
+def difference(f: Callable[..., object], old: Arguments, new: Arguments) -> str:
     """The difference between two calls of *f*, for messages."""
     if old.spec != new.spec:
         return "the arguments have another structure"

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from stopgrad.base.coercion import flag, is_whole, whole
 from stopgrad.base.errors import ArgumentError
@@ -266,9 +266,12 @@ def _signature_text(prepared: Rewritten) -> str:
 
 
 _MANY = 6
+R = TypeVar("R")
 
 
-def cached(function: Callable[..., Any], size: int, what: str, owner: str = "") -> Any:
+def cached(
+    function: Callable[..., R], size: int, what: str, owner: str = ""
+) -> functools._lru_cache_wrapper[R]:
     """The function with an LRU cache.
 
     It is the standard library's: threads may share it, and a call that is interrupted or fails adds nothing.
@@ -286,12 +289,12 @@ def cached(function: Callable[..., Any], size: int, what: str, owner: str = "") 
     return functools.lru_cache(whole(size))(_noting(function, whole(size), owner) if owner else function)
 
 
-def _noting(function: Callable[..., Any], size: int, owner: str) -> Callable[..., Any]:
+def _noting(function: Callable[..., R], size: int, owner: str) -> Callable[..., R]:
     """The function behind a cache of so many results; it notes, once, that it makes one again."""
     recent: dict[int, None] = {}  # Hashes of arguments, the last one last.
     warned = False
 
-    def noting(*args: Any) -> Any:
+    def noting(*args: object) -> R:
         nonlocal warned
         key = hash(args)
         if not warned and key in recent and len(recent) > size:

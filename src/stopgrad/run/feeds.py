@@ -17,7 +17,7 @@ from stopgrad.graph.operands import show_shape
 from stopgrad.ops.structural.sharding import declared_sharding
 
 
-def feed_value(x: Output, value: Any, engine: Engine) -> Any:
+def feed_value(x: Output, value: Any, engine: Engine) -> Array:
     """A fed value as an array of x's dtype.
 
     Numbers are converted within their kind, as in TensorFlow. On a mesh, *value* is this process's own part.
@@ -57,7 +57,7 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
     return value
 
 
-def _placed(x: Output, value: Array, engine: Engine) -> Any:
+def _placed(x: Output, value: Array, engine: Engine) -> Array:
     """The whole of a fed value, made of the parts of all processes."""
     spec = declared_sharding(x)
     if len(value.shape) != x.ndim:

@@ -63,7 +63,7 @@ class Function(Generic[P, R]):
     Made by :func:`function`. In a class it becomes a method, like a plain function.
     """
 
-    def __init__(self, f: Callable[..., Any], options: Options) -> None:
+    def __init__(self, f: Callable[..., object], options: Options) -> None:
         self._wrapped = f
         mesh = mesh_of(options.mesh)
         self._options = options = options._replace(mesh=mesh)
@@ -267,7 +267,7 @@ class Function(Generic[P, R]):
         declared = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
         return {i: declared[i] if i in declared else engine.spec_of(leaves[i]) for i in traced}
 
-    def _placed(self, array: Array, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Any:
+    def _placed(self, array: Array, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Array:
         try:
             return engine.place(array, sharding)
         except StopgradError as error:
@@ -295,7 +295,7 @@ class Function(Generic[P, R]):
 
     def _warn_of_many(self, arguments: Arguments) -> None:
         cache = self._traced.cache_info()
-        if cache.currsize >= min(_MANY, cache.maxsize) and not self._warned:
+        if cache.currsize >= min(_MANY, cache.maxsize or _MANY) and not self._warned:
             self._warned = True
             last = self._last_new
             why = "" if last is None else f"; the last time because {difference(self._f, last, arguments)}"
@@ -337,7 +337,7 @@ class Function(Generic[P, R]):
 
 
 def _traced(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     compiler: Compiler,
     engine: Engine,
     spec: PyTreeSpec,
@@ -361,7 +361,7 @@ _CURE = (
 
 
 def _bound(
-    f: Callable[..., Any], options: Options, statics: Statics | None, refer: Callable[[], Any]
+    f: Callable[..., object], options: Options, statics: Statics | None, refer: Callable[[], Any]
 ) -> Function:
     """The function of one instance. It does not hold the instance; its caller does."""
     method, first = without_first(f, refer)
@@ -440,7 +440,7 @@ def function(
 ) -> Callable[[Callable[P, R]], Function[P, tuple[R, dict[str, Any]]]]: ...
 @guarded("function")
 def function(
-    f: Callable[..., Any] | None = None,
+    f: Callable[..., object] | None = None,
     *,
     engine: str = "auto",
     static_argnums: int | Sequence[int] | None = None,
@@ -520,7 +520,7 @@ def function(
 
 
 @reads_arguments
-def _function(options: Options, f: Callable[..., Any]) -> Function:
+def _function(options: Options, f: Callable[..., object]) -> Function:
     if not callable(f) and not isinstance(f, classmethod):
         cure = "; put @sg.function below @property" if isinstance(f, property) else ""
         raise ArgumentError(f"function: takes a function, not {f!r}{cure}")

@@ -19,7 +19,7 @@ from stopgrad.run.traced import Traced
 class CompiledFunction(Program):
     """A function compiled ahead of its first call. It takes arguments of one signature only."""
 
-    def __init__(self, call: Callable[..., Any], program: Program) -> None:
+    def __init__(self, call: Callable[..., object], program: Program) -> None:
         super().__init__(program.backend, program.run)
         self._call = call
 

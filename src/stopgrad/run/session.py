@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.errors import EngineError, FeedError, FileError, GraphError
 from stopgrad.base.later import Later
 from stopgrad.base.progress import Progress
@@ -443,7 +444,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def _spare(state: _State, parameter: Output) -> Any:
+def _spare(state: _State, parameter: Output) -> Array:
     """Take out the array into which the next value of a parameter may be written."""
     array = state.spare.pop(parameter, None)
     if array is not None:

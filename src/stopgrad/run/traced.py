@@ -133,7 +133,7 @@ class Traced:
 
 
 def trace(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     compiler: Compiler,
     engine: Engine,
     spec: PyTreeSpec,

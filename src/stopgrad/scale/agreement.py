@@ -50,7 +50,7 @@ class Comparison:
 
     def __init__(
         self,
-        client: Any,
+        client: object,
         place: tuple[int, int],
         hosts: dict[int, str],
         rooms: dict[str, None],

@@ -123,7 +123,7 @@ class Writing:
         path: str,
         arrays: Mapping[str, Any],
         notes: Mapping[str, Any],
-        own: Mapping[str, Any] | None = None,
+        own: object = None,
         then: Callable[[], None] | None = None,
     ) -> None:
         self.path: str = os.path.abspath(path)
@@ -253,7 +253,7 @@ class Writing:
             finally:
                 loop.close()
 
-    def _as_saved(self, x: object) -> Any:
+    def _as_saved(self, x: object) -> object:
         # Orbax writes an array of a single process only from the first process, as NumPy's.
         alone = not isinstance(x, self._jax.Array) or (process_count() > 1 and x.is_fully_addressable)
         return np.asarray(x) if alone else x
@@ -370,7 +370,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _orbax_path(path: str) -> Any:
+def _orbax_path(path: str) -> os.PathLike[str]:
     """A path as orbax takes it."""
     return require("etils.epath", "orbax").Path(path)
 
@@ -426,7 +426,7 @@ def _write_note(path: str, value: object) -> None:
         os.fsync(file.fileno())
 
 
-def _read_note(path: str) -> Any:
+def _read_note(path: str) -> dict[str, Any]:
     with open(path, "rb") as file:
         crc, _, text = file.read().partition(b" ")
     if crc != b"%08x" % zlib.crc32(text):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from stopgrad.graph.builder import Block, current
 from stopgrad.graph.operands import shorten
 from stopgrad.graph.sharding import show_axes, show_spec
 from stopgrad.scale.processes import process_count, process_index
+
+if TYPE_CHECKING:
+    import jax
 
 _JAX = ("jax", "a mesh of devices", "xla")
 
@@ -82,7 +85,7 @@ class Mesh(Block):
     def changes(self) -> dict[str, Any]:
         return {"mesh": self}
 
-    def native(self) -> Any:
+    def native(self) -> jax.sharding.Mesh:
         """JAX's mesh of these devices.
 
         Raises:

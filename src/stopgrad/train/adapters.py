@@ -66,8 +66,8 @@ class Adapted:
 
 @guarded("add_lora")
 def add_lora(
-    outputs: Any,
-    weights: Any,
+    outputs: object,
+    weights: object,
     rank: int = 8,
     alpha: float = 16.0,
     *,
@@ -172,7 +172,7 @@ def _seed(key: ArrayLike) -> NumpyArray:
     return value
 
 
-def _chosen(outputs: Sequence[Output], weights: Any) -> list[Output]:
+def _chosen(outputs: Sequence[Output], weights: object) -> list[Output]:
     """The weights that the user chose, as outputs or by patterns of names."""
     graph = outputs[0].op.graph
     leaves = flatten(weights)[0]

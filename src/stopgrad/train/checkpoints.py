@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, CheckpointError, StopgradError
 from stopgrad.base.source import to_user
+from stopgrad.flow.reports.json_form import Json
 from stopgrad.graph.files import checked_path
 from stopgrad.graph.operands import shorten
 from stopgrad.run.session import Session
@@ -25,7 +26,7 @@ from stopgrad.scale.processes import process_count, process_index
 class Positioned(Protocol):
     """An object with a position to save in a checkpoint, such as batches of data."""
 
-    def state(self) -> Any:
+    def state(self) -> Json:
         """The position, as JSON values."""
 
     def restore(self, state: Any) -> None:
@@ -197,7 +198,7 @@ class Checkpoints:
             self._writing.wait()
             self._writing = None  # Only now: an interrupt before leaves it to be waited for.
 
-    def _position(self) -> Any:
+    def _position(self) -> Json:
         """The position that *data* returns, after a check that it can be written as JSON."""
         if self._data is None:
             return None
@@ -211,7 +212,7 @@ class Checkpoints:
             ) from None
         return state
 
-    def _own(self, positions: list[Any], path: str) -> Any:
+    def _own(self, positions: list[Any], path: str) -> Json:
         """This process's position in the data, from the saved positions of all processes."""
         if self._data is None:
             return None

@@ -62,7 +62,7 @@ def save(path: AnyPath, tree: Any) -> None:
 
 
 @reads_arguments
-def _taken_apart(tree: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]], depth: int) -> Any:
+def _taken_apart(tree: object, name: str, arrays: dict[str, np.ndarray[Any, Any]], depth: int) -> list[Any]:
     """The structure as JSON; its arrays are put into *arrays*, named by their paths."""
     if depth > DEPTH:
         raise ArgumentError(f"more than {DEPTH} structures stand inside one another, at {name[:60]!r}")
@@ -86,7 +86,7 @@ def _taken_apart(tree: Any, name: str, arrays: dict[str, np.ndarray[Any, Any]], 
     return ["array", own_name]
 
 
-def _parts(tree: Any, name: str) -> tuple[str, list[tuple[Any, Any]]] | None:
+def _parts(tree: object, name: str) -> tuple[str, list[tuple[Any, Any]]] | None:
     """The kind of a structure and its parts by their keys; None for a leaf."""
     if isinstance(tree, Mapping):
         for key in tree:
@@ -112,7 +112,7 @@ def _is_path(x: object) -> bool:
 
 
 @guarded("load")
-def load(path: AnyPath, like: Any = None) -> Any:
+def load(path: AnyPath, like: object = None) -> Any:
     """Reads a structure of arrays that :func:`save` wrote, or any file in the format of safetensors.
 
     Nothing in the file is executed.
@@ -157,7 +157,7 @@ def _no_structure(path: object) -> GraphError:
     return GraphError(f"{path} says how its arrays are nested in a way that sg.save does not write")
 
 
-def _put_together(node: Any, file: ArrayFile, depth: int) -> Any:
+def _put_together(node: object, file: ArrayFile, depth: int) -> Any:
     if not isinstance(node, list) or len(node) != 2 or depth > DEPTH:
         raise _no_structure(file.path)
     kind, content = node
@@ -181,7 +181,7 @@ def _named(content: list[Any], file: ArrayFile, depth: int) -> Iterator[tuple[An
 
 
 @reads_arguments
-def _fitted(tree: Any, like: Any, path: AnyPath) -> Any:
+def _fitted(tree: object, like: object, path: AnyPath) -> Any:
     """What was read, in the structure of *like*."""
     expected, spec = flatten(like)
     leaves, tree_spec = flatten(tree)

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stopgrad.base.arrays import Array
 from stopgrad.base.types import Size
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph import rowwise
 from stopgrad.graph.graph import Output
 from stopgrad.graph.interpreter import compiled
+from stopgrad.graph.operands import NumpyArray
 
 
 @register
@@ -25,7 +27,7 @@ class NumPyEngine(Engine):
     name = "numpy"
     priority = 0
     checks = True
-    variants = (Variant("pieces"), PLAIN)
+    variants: Sequence[Variant] = (Variant("pieces"), PLAIN)
 
     def compile(
         self,
@@ -43,7 +45,7 @@ class NumPyEngine(Engine):
         run.direct = partial(_direct, run, shapes)  # type: ignore[attr-defined]
         return run
 
-    def hold(self, array: npt.ArrayLike) -> Any:
+    def hold(self, array: npt.ArrayLike) -> NumpyArray:
         return np.array(array)
 
     def is_native(self, x: object) -> bool:
@@ -61,7 +63,7 @@ def _direct(
         return None
     floats = [i for i, x in enumerate(arrays) if type(x) is float]
 
-    def direct(*values: Any) -> Sequence[Any]:
+    def direct(*values: Array | float) -> Sequence[Any]:
         if floats:
             arrays = [*values]
             for i in floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.interpreter import failed
+from stopgrad.graph.operands import NumpyArray
 from stopgrad.ops.structural.effects import DebugCallback
 
 _INEXACT = ["MatMulScaleFusion"]
@@ -33,7 +34,7 @@ class OnnxRuntimeEngine(Engine):
     name = "onnxruntime"
     form = "onnx"
     priority = 50
-    needs = ("onnx", "onnxruntime")
+    needs: ClassVar[Sequence[str]] = ("onnx", "onnxruntime")
 
     def __init__(self) -> None:
         self._runtime = require("onnxruntime", "the onnxruntime engine", "onnx")
@@ -93,20 +94,20 @@ class OnnxRuntimeEngine(Engine):
 
         return compute
 
-    def hold(self, array: npt.ArrayLike) -> Any:
+    def hold(self, array: npt.ArrayLike) -> NumpyArray:
         return np.array(array)
 
     def is_native(self, x: object) -> bool:
         return type(x) is np.ndarray and x.dtype.isnative
 
 
-def _fed(array: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
+def _fed(array: npt.ArrayLike, dtype: np.dtype[Any]) -> NumpyArray:
     """An array as the runtime takes it: bfloat16 is passed as int16 with the same bits."""
     array = np.asarray(array, dtype)
     return array.view(np.int16) if dtype == bfloat16.numpy else array
 
 
-def _call(op: Operation, arrays: Sequence[Any]) -> Any:
+def _call(op: Operation, arrays: Sequence[Any]) -> NumpyArray:
     """The result of an operation that calls Python."""
     try:
         return np.asarray(DebugCallback.lower(np, *arrays, **op.attributes))

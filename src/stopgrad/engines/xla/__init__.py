@@ -8,8 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from stopgrad.engines.xla.work import WIDE, Work
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.interpreter import Run, program
+from stopgrad.graph.op import Lowering, Op
 from stopgrad.graph.sharding import Spec
 from stopgrad.ops.structural.effects import Calling, DebugCallback
 from stopgrad.ops.structural.sharding import Shard
@@ -42,6 +43,8 @@ from stopgrad.rewrite.forms import FORMS
 from stopgrad.rewrite.rolling import roll
 
 if TYPE_CHECKING:
+    import jax
+
     from stopgrad.scale.meshes import Mesh
 
 _as_numpy = np.asarray  # A global name is found faster.
@@ -71,13 +74,15 @@ class XlaEngine(Engine):
 
     name = "xla"
     priority = 100
-    needs = ("jax",)
+    needs: ClassVar[Sequence[str]] = ("jax",)
     reuses = True
     checks = True
     slow_to_call = True
     variants: Sequence[Variant] = (Variant("native", FORMS, (roll,)), Variant("forms", FORMS, (roll,)), PLAIN)
     meshes = True
-    forms = {Shard: lambda xp, x, sharding: xp.constrained(x, sharding)}
+    forms: ClassVar[Mapping[type[Op], Lowering]] = {
+        Shard: lambda xp, x, sharding: xp.constrained(x, sharding)
+    }
 
     if TYPE_CHECKING:
 
@@ -94,7 +99,7 @@ class XlaEngine(Engine):
     # JAX is imported when something is compiled with it, which takes half a second.
 
     @cached_property
-    def _jax(self) -> Any:
+    def _jax(self) -> ModuleType:
         keep_memory()
         return without_gc(require, "jax", "the xla engine", "xla")  # It makes 150,000 objects, all in use.
 
@@ -111,7 +116,7 @@ class XlaEngine(Engine):
     def _settings(self) -> Settings:
         return Settings(self._jax)
 
-    def array(self, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
         """A lowering's result as an array of the inferred dtype."""
         if isinstance(value, self._jax.Array) and value.dtype == dtype and not value.weak_type:
             return value  # The usual case; asking JAX takes as long as a small operation.
@@ -189,7 +194,7 @@ class XlaEngine(Engine):
     def _running(
         self,
         plan: Plan,
-        compiled: Any,
+        compiled: jax.stages.Compiled,
         plain: Callable[[], Run],
         operations: Sequence[Operation] = (),
     ) -> Compiled:
@@ -255,7 +260,7 @@ class XlaEngine(Engine):
         run_to_the_end.executable = run.executable  # type: ignore[attr-defined]
         return run_to_the_end
 
-    def _jit(self, run: Run, donate: Sequence[int]) -> Any:
+    def _jit(self, run: Run, donate: Sequence[int]) -> jax.stages.Wrapped:
         # Donated inputs are kept even if nothing reads them: results are written into them.
         return self._jax.jit(
             lambda *arrays: run(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
@@ -283,7 +288,7 @@ class XlaEngine(Engine):
     def _called(
         self,
         inputs: Sequence[TensorType],
-        compiled: Any,
+        compiled: jax.stages.Compiled,
         donate: Sequence[int],
         wide: bool,
         plain: Callable[[], Run],
@@ -328,7 +333,9 @@ class XlaEngine(Engine):
             run.direct = partial(self._direct, compiled, wide_inputs)  # type: ignore[attr-defined]
         return run
 
-    def _direct(self, compiled: Any, wide: Sequence[int], arrays: Sequence[Any]) -> Callable[..., Any] | None:
+    def _direct(
+        self, compiled: jax.stages.Compiled, wide: Sequence[int], arrays: Sequence[Any]
+    ) -> Callable[..., Sequence[Array]] | None:
         """A function of arrays like these that does what *run* does; None if JAX never takes such."""
         if self.traces(arrays):
             return None
@@ -337,7 +344,7 @@ class XlaEngine(Engine):
             return partial(self._settings.wide, call)
         return call
 
-    def hold(self, array: npt.ArrayLike) -> Any:
+    def hold(self, array: npt.ArrayLike) -> Array:
         # A copy: on a CPU, JAX would otherwise share the caller's memory.
         return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
@@ -373,12 +380,12 @@ def _placeholder(kind: TensorType, graph: Graph) -> Output:
     return emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", graph).outputs[0]
 
 
-def _within(compiled: Any) -> Callable[..., Any]:
+def _within(compiled: jax.stages.Compiled) -> Callable[..., Sequence[Array]]:
     """What a compiled program of JAX's calls, without the frame of Python around it.
 
     It is there after the first call. It is not documented; without it, the program itself does the same.
     """
-    call: Callable[..., Any] = getattr(compiled, "_call", None) or compiled
+    call: Callable[..., Sequence[Array]] = getattr(compiled, "_call", None) or compiled
     return call
 
 

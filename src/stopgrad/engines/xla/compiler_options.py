@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stopgrad.base.memory import keeps_memory
 from stopgrad.engines.xla.result_memory import PIECE
@@ -39,7 +39,7 @@ def compiler_options(operations: Iterable[Operation], platform: str) -> dict[str
     return options
 
 
-def compile_lowered(lowered: jax.stages.Lowered, options: Mapping[str, str | bool]) -> Any:
+def compile_lowered(lowered: jax.stages.Lowered, options: Mapping[str, str | bool]) -> jax.stages.Compiled:
     """Compile what JAX lowered; without the options if this version of XLA does not know them."""
     if options:
         try:

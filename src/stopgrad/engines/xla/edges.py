@@ -35,7 +35,7 @@ MANY = 24
 class Helpers(Protocol):
     """The helper programs that an engine compiles."""
 
-    def hold(self, array: npt.ArrayLike) -> Any: ...
+    def hold(self, array: npt.ArrayLike) -> Array: ...
 
     def stacker(self, kind: TensorType, count: int) -> Compiled:
         """A program that stacks *count* arrays; the stack is its only result."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,15 @@ from stopgrad.scale.distributed import agree
 from stopgrad.scale.meshes import Mesh
 from stopgrad.scale.processes import process_count
 
+if TYPE_CHECKING:
+    import jax
+
 
 class XlaOnMesh(XlaEngine):
     """Compiles with XLA, for the devices of a mesh."""
 
     # XLA can divide its own operations, but not our kernels.
-    variants = (Variant("forms", DIVIDED, (contract_in_place,)), PLAIN)
+    variants: Sequence[Variant] = (Variant("forms", DIVIDED, (contract_in_place,)), PLAIN)
     checks = False
 
     def __init__(self, mesh: Mesh) -> None:
@@ -85,19 +88,19 @@ class XlaOnMesh(XlaEngine):
         run.executable = compiled  # type: ignore[attr-defined] # For those who want to look at it.
         return self.raising(run, operations)
 
-    def hold(self, array: npt.ArrayLike) -> Any:
+    def hold(self, array: npt.ArrayLike) -> Array:
         return self._placement.hold(array, ())
 
     def spec_of(self, value: object) -> Spec:
         return self._placement.spec_of(value) or ()
 
-    def spread(self, array: npt.ArrayLike, spec: Spec) -> Any:
+    def spread(self, array: npt.ArrayLike, spec: Spec) -> Array:
         return self._placement.hold(array, spec)
 
-    def place(self, value: Array, spec: Spec) -> Any:
+    def place(self, value: Array, spec: Spec) -> Array:
         return self._placement.place(value, spec)
 
-    def layout(self, spec: Spec) -> Any:
+    def layout(self, spec: Spec) -> jax.sharding.NamedSharding:
         return self._placement.sharding(spec)
 
     def fetched(self, value: npt.ArrayLike) -> np.ndarray[Any, Any]:

@@ -12,7 +12,7 @@ from stopgrad.base.arrays import Array
 from stopgrad.base.errors import ShapeError
 from stopgrad.base.namespaces import require
 from stopgrad.engines.xla.settings import Settings
-from stopgrad.graph.operands import show_shape
+from stopgrad.graph.operands import NumpyArray, show_shape
 from stopgrad.graph.sharding import FREE, Spec, check_spec, names_in
 from stopgrad.scale.meshes import Mesh
 
@@ -36,11 +36,11 @@ class Placement:
         """The devices of the mesh, of all processes."""
         return list(self._native.devices.flat)
 
-    def sharding(self, spec: Spec) -> Any:
+    def sharding(self, spec: Spec) -> jax.sharding.NamedSharding:
         """JAX's sharding for a spec. Axes that are left to the engine are not divided."""
         return self._sharding(self._native, self._spec(*[None if entry == FREE else entry for entry in spec]))
 
-    def constrained(self, x: Array, spec: Spec) -> Any:
+    def constrained(self, x: Array, spec: Spec) -> Array:
         """An array, with a hint for JAX's partitioner how it is divided."""
         free = self._spec.UNCONSTRAINED
         native_spec = self._spec(*[free if entry == FREE else entry for entry in spec])
@@ -53,18 +53,18 @@ class Placement:
             return None
         return tuple(sharding.spec) + (None,) * (x.ndim - len(sharding.spec))
 
-    def hold(self, array: npt.ArrayLike, spec: Spec) -> Any:
+    def hold(self, array: npt.ArrayLike, spec: Spec) -> Array:
         """Copy a whole array, which all processes have, to the mesh."""
         array = np.asarray(array)
         check_spec(spec, array.shape, self._mesh.axes)
 
-        def part(index: tuple[slice, ...]) -> Any:
+        def part(index: tuple[slice, ...]) -> NumpyArray:
             return np.array(array[index])
 
         make = self._jax.make_array_from_callback
         return self._settings.fixed(True, make, array.shape, self.sharding(spec), part)
 
-    def place(self, value: Array, spec: Spec) -> Any:
+    def place(self, value: Array, spec: Spec) -> Array:
         """Put a value on the mesh. Along axes that divide the processes, each process gives its own part.
 
         Raises:
@@ -107,7 +107,7 @@ class Placement:
         }
         return max(len(local), 1), int(np.prod([grid.shape[axis] for axis in axes], dtype=int))
 
-    def ready(self, x: npt.ArrayLike, sharding: jax.sharding.NamedSharding) -> Any:
+    def ready(self, x: npt.ArrayLike, sharding: jax.sharding.NamedSharding) -> Array:
         """An array divided as a program expects it."""
         if isinstance(x, self._jax.Array):
             if x.sharding is sharding or x.sharding.is_equivalent_to(sharding, x.ndim):

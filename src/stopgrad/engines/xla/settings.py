@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 _Setting = tuple[Callable[[Any], Any], str, Any]
 """The context manager of a setting, its name, and its value here."""
+
+R = TypeVar("R")
 
 
 class Settings:
@@ -33,12 +35,12 @@ class Settings:
             (jax.allow_f16_reductions, "jax_allow_f16_reductions", True),
         ]
 
-    def fixed(self, wide: bool, function: Callable[..., Any], *arguments: object) -> Any:
+    def fixed(self, wide: bool, function: Callable[..., R], *arguments: object) -> R:
         """Call a function under the engine's own settings; *wide* says whether with 64-bit types."""
         fixed = [(self.enable_x64, "jax_enable_x64", wide), *self._fixed]
         return self._under(fixed, function, *arguments)
 
-    def wide(self, function: Callable[..., Any], *arguments: object) -> Any:
+    def wide(self, function: Callable[..., R], *arguments: object) -> R:
         """Call a function with 64-bit types, and all other settings unchanged."""
         if self._config.jax_enable_x64:
             return function(*arguments)
@@ -49,7 +51,7 @@ class Settings:
             if self._config.jax_enable_x64:
                 self._repair(self.enable_x64, False)
 
-    def _under(self, fixed: list[_Setting], function: Callable[..., Any], *arguments: object) -> Any:
+    def _under(self, fixed: list[_Setting], function: Callable[..., R], *arguments: object) -> R:
         config = self._config
         before = [getattr(config, name) for _, name, _ in fixed]
         try:

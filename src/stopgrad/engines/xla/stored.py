@@ -51,13 +51,13 @@ class Programs:
 
     def compile(
         self,
-        lower: Callable[[], Any],
+        lower: Callable[[], jax.stages.Lowered],
         inputs: Sequence[Output],
         outputs: Sequence[Output],
         options: Mapping[str, str | bool],
         details: object,
         devices: Sequence[Any] = (),
-    ) -> Any:
+    ) -> jax.stages.Compiled:
         """Compile a graph, or load it if it was compiled before.
 
         Programs for the devices of several processes are not stored.
@@ -109,11 +109,11 @@ class Programs:
 
     def make(
         self,
-        lower: Callable[[], Any],
+        lower: Callable[[], jax.stages.Lowered],
         options: Mapping[str, str | bool],
         name: str | None,
         note: Callable[[], bytes] = bytes,
-    ) -> Any:
+    ) -> jax.stages.Compiled:
         """Compile what JAX lowers. If that took long, store it under the name, with a note."""
         start = time.perf_counter()
         compiled = compile_lowered(lower(), options)
@@ -137,7 +137,9 @@ class Programs:
         )
         return hashlib.sha256(f"{graph} {parts!r}".encode()).hexdigest()
 
-    def load(self, data: bytes, inputs: int, outputs: int, devices: Sequence[Any] = ()) -> Any:
+    def load(
+        self, data: bytes, inputs: int, outputs: int, devices: Sequence[Any] = ()
+    ) -> jax.stages.Compiled:
         """A program from its bytes, with so many inputs and outputs, for devices; unless given, the first."""
         if LAPACK in data:
             self._find_lapack()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.base.types import TensorType, dtype_of, tensor_type
+from stopgrad.base.types import Size, TensorType, dtype_of, tensor_type
 from stopgrad.engines.xla.edges import Kept, Outside
 from stopgrad.engines.xla.native import Kernels
 
@@ -59,9 +59,9 @@ class Plan(NamedTuple):
         )
 
 
-def _encoded(kind: TensorType) -> Any:
+def _encoded(kind: TensorType) -> tuple[str, tuple[Size, ...]]:
     return kind.dtype.name, kind.shape
 
 
-def _decoded(encoded: Any) -> TensorType:
+def _decoded(encoded: Sequence[Any]) -> TensorType:
     return tensor_type(dtype_of(encoded[0]), tuple(encoded[1]))

@@ -198,6 +198,7 @@ def _operations_between(ys: Sequence[Output], xs: Sequence[Output]) -> list[Oper
 # --------------------------------------------------------------------------------------- keeping and reading
 
 
+Compute = Callable[[Sequence[NumpyArray]], list[NumpyArray]]
 Holding = Callable[[Operation], bool]
 """Whether a gate holds what it stops; the others do nothing."""
 
@@ -297,9 +298,9 @@ class Frozen:
         self._kept = None if holding is None else _GateValues(holding)
         self._from_edge = self._program(None)
         self.here = self._run(self._from_edge, self._inputs)
-        self._ways: dict[int, tuple[Callable[..., Any], Acting]] = {}
+        self._ways: dict[int, tuple[Compute, Acting]] = {}
 
-    def _program(self, x: Output | None) -> Callable[[Sequence[NumpyArray]], list[NumpyArray]]:
+    def _program(self, x: Output | None) -> Compute:
         """The computation from what does not move and, where it is computed itself, from x."""
         inputs = [*self._inputs]
         if x is not None and x not in self._inputs:
@@ -320,5 +321,5 @@ class Frozen:
         return self._run(run, self._inputs | {x: np.asarray(value, x.dtype.numpy)})
 
     @staticmethod
-    def _run(run: Callable[..., Any], inputs: Mapping[Output, NumpyArray]) -> list[NumpyArray]:
+    def _run(run: Compute, inputs: Mapping[Output, NumpyArray]) -> list[NumpyArray]:
         return [np.asarray(v) for v in run(list(inputs.values()))]

@@ -93,7 +93,7 @@ class Case:
                         return np.asarray(array)
         return None
 
-    def at(self, x: Output, index: tuple[int, ...] | None = None) -> Any:
+    def at(self, x: Output, index: tuple[int, ...] | None = None) -> float:
         """An output's value at the bad element; NaN if it has none there, or one that is not real."""
         array, index = self.value(x), self.index if index is None else index
         if array is None or array.ndim > len(index):
@@ -106,7 +106,7 @@ class Case:
             return np.nan if element.imag else element.real
         return element
 
-    def operand(self, i: int) -> Any:
+    def operand(self, i: int) -> float:
         """The value of an operand of the user's operation at the bad element."""
         return self.at(self.base.inputs[i]) if i < len(self.base.inputs) else np.nan
 
@@ -160,7 +160,7 @@ def source(x: Output) -> Operation:
     return x.op
 
 
-def constant(x: Output) -> Any:
+def constant(x: Output) -> float:
     """The value of a constant with one number; NaN for anything else."""
     op = source(x)
     array = op.values[0].array if op.definition is Const else np.empty(0)

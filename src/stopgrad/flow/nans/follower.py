@@ -65,7 +65,7 @@ class Marked:
     def __init__(self, value: NumpyArray, marks: NumpyArray) -> None:
         self.value, self.marks = value, marks
 
-    def __getitem__(self, i: int) -> Any:
+    def __getitem__(self, i: int) -> Marked | np.generic | NumpyArray:
         """A part of it, as loops take in each step."""
         marks = self.marks[i]
         return Marked(np.asarray(self.value[i]), marks) if np.any(marks) else self.value[i]
@@ -74,7 +74,7 @@ class Marked:
 class _Backend(NumPyBackend):
     """NumPy, for arrays with and without marks."""
 
-    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: object, dtype: np.dtype[Any]) -> Any:
         return value if type(value) is Marked else np.asarray(value, dtype)
 
 
@@ -141,7 +141,7 @@ class Follower(Observer):
         self.beside: dict[int, list[frozenset[int]]] = {}
         self.unsound: dict[Operation, tuple[str, tuple[int, ...]]] = {}
         self.seen: dict[Operation, tuple[list[Any], list[Any]]] = {}
-        self.sizes = binding
+        self.sizes: Mapping[str, int] | None = binding
         self._watched, self._steps = watched, steps
         self._around: list[tuple[Operation, int | None]] = []
         self._loops: dict[Operation, _Loop] = {}
@@ -401,7 +401,7 @@ def _sources(
     return nans, infs
 
 
-def _brought(op: Operation, marks: NumpyArray, shape: tuple[int, ...]) -> Any:
+def _brought(op: Operation, marks: NumpyArray, shape: tuple[int, ...]) -> NumpyArray:
     """The marks of an operand as seen from each element of a result."""
     if op.definition.elementwise:
         return np.broadcast_to(marks, shape)

@@ -409,7 +409,7 @@ def _stacked(op: Operation) -> int:
     return len(op.outputs) - op.carries if op.definition is Scan else 0
 
 
-def _element(array: NumpyArray, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
+def _element(array: NumpyArray, shape: tuple[int, ...], index: tuple[int, ...]) -> bool | complex | None:
     """The element of an operand that belongs to an element of a result; None if shapes do not agree."""
     try:
         element = np.broadcast_to(array, shape)[index] if array.ndim <= len(shape) else None

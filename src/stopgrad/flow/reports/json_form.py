@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -17,11 +17,18 @@ from stopgrad.graph.graph import Operation
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+"""What JSON can say."""
+
 EXACT = 2**53
 """The largest integer that every reader of JSON reads exactly."""
 
 
-def json_of(value: Any) -> Any:
+@overload
+def json_of(value: Mapping[Any, Any]) -> dict[str, Json]: ...
+@overload
+def json_of(value: object) -> Json: ...
+def json_of(value: Any) -> Json:
     """A value as dicts, lists, strings, numbers and None; objects become dicts of their fields.
 
     Numbers that are not finite, which JSON lacks, become ``"nan"``, ``"inf"`` and ``"-inf"``; complex ones

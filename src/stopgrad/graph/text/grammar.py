@@ -43,7 +43,7 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _WORDS = {"True": True, "False": False, "None": None, "inf": math.inf, "nan": math.nan}
 _OPERATORS = ("+", "-", "*", "//")
 
-Forms = dict[str, Callable[..., Any]]
+Forms = dict[str, Callable[..., object]]
 """The forms of a text by name: functions of the values between the brackets."""
 
 
@@ -96,7 +96,7 @@ class _Bracket:
             terms.append(value)
         self.operator = ""
 
-    def close(self) -> Any:
+    def close(self) -> object:
         """Finish the current value."""
         terms, self.terms = self.terms, []
         return terms[0] if len(terms) == 1 else check_size(total(terms))
@@ -131,7 +131,7 @@ class Values:
         self._advance()
         return name, self.value()
 
-    def value(self) -> Any:
+    def value(self) -> object:
         """The next value, up to a comma or the end."""
         brackets = [_Bracket("", False)]
         while True:
@@ -199,7 +199,7 @@ class Values:
             self._advance()
         return name if self._takes("(") else None
 
-    def _atom(self) -> Any:
+    def _atom(self) -> object:
         kind, token = self._kind, self._token
         if kind in ("sign", "end"):
             self._refuse("a value")
@@ -212,7 +212,7 @@ class Values:
             return _WORDS[token]
         return DTYPES[token] if token in DTYPES else self._named(token)
 
-    def _closed(self, brackets: list[_Bracket]) -> Any:
+    def _closed(self, brackets: list[_Bracket]) -> object:
         """The value of the brackets that are closed here, with a power behind them."""
         self._advance()
         bracket = brackets.pop()
@@ -232,7 +232,7 @@ class Values:
             value = check_size(parts[0]) if len(parts) == 1 and not bracket.comma else tuple(parts)
         return self._finished(value, bracket.minus)
 
-    def _finished(self, value: object, minus: bool) -> Any:
+    def _finished(self, value: object, minus: bool) -> object:
         """An operand, with the power behind it and the minus before it."""
         if self._takes("**"):
             power = self._atom()

@@ -61,8 +61,8 @@ def explain(
             gradient*.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: paths of Keras' weights, names of variables,
-        paths of arguments.
+        A :class:`stopgrad.flow.flow_report.Flow`, whose keys are names: paths of Keras' weights, names of
+        variables, paths of arguments.
 
     Raises:
         ArgumentError: *f* returns no tensor, there is nothing to ask about, or a model is not compiled.

@@ -57,7 +57,7 @@ def explain(
             gradient*. Nothing of yours is changed.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters (of Keras' their
+        A :class:`stopgrad.flow.flow_report.Flow`, whose keys are names: of parameters (of Keras' their
         paths), or paths of arguments.
 
     Raises:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import Op
 
@@ -36,11 +38,11 @@ _INTS = [d.sample(d.ints(3), d.ints(2, 3)), d.sample(d.ints("n"), d.ints())]
 class Comparison(Op, abstract=True):
     """Two real operands of one dtype (C1) whose shapes broadcast (C2); the result is boolean."""
 
-    infer = d.broadcast_to_bool(d.is_real)
+    infer: ClassVar[d.Infer] = d.broadcast_to_bool(d.is_real)
     gradient: d.Gradient = _COMPARISON
     batch = d.ELEMENTWISE
     samples: d.Samples = d.pairs(dtypes=("float64", "int32"))
-    extremes = d.PAIRS
+    extremes: ClassVar[d.Extremes] = d.PAIRS
 
 
 class Equal(Comparison):
@@ -132,11 +134,11 @@ greater_equal: d.Binary = d.binary(GreaterEqual, "greater_equal")
 class Test(Op, abstract=True):
     """One floating-point or complex operand (C1); the result is boolean."""
 
-    infer = d.to_bool(d.is_inexact)
+    infer: ClassVar[d.Infer] = d.to_bool(d.is_inexact)
     gradient: d.Gradient = _COMPARISON
     batch = d.ELEMENTWISE
     samples: d.Samples = d.singles()
-    extremes = d.EXTREMES
+    extremes: ClassVar[d.Extremes] = d.EXTREMES
 
 
 class IsNan(Test):
@@ -184,7 +186,7 @@ is_finite: d.Unary = d.unary(IsFinite, "is_finite")
 class Logical(Op, abstract=True):
     """Two boolean operands (C1) whose shapes broadcast (C2)."""
 
-    infer = d.broadcast(d.is_boolean)
+    infer: ClassVar[d.Infer] = d.broadcast(d.is_boolean)
     gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
     samples: d.Samples = _BOOLS
@@ -265,7 +267,7 @@ logical_not: d.Unary = d.unary(LogicalNot, "logical_not")
 class Bitwise(Op, abstract=True):
     """Two integer or boolean operands of one dtype (C1) whose shapes broadcast (C2)."""
 
-    infer = d.broadcast(d.is_integral)
+    infer: ClassVar[d.Infer] = d.broadcast(d.is_integral)
     gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
     samples: d.Samples = [*_INTS, *_BOOLS]
@@ -346,7 +348,7 @@ invert: d.Unary = d.unary(Invert, "invert")
 class Shift(Op, abstract=True):
     """Two integer operands of one dtype (C1) whose shapes broadcast (C2)."""
 
-    infer = d.broadcast(d.is_integer)
+    infer: ClassVar[d.Infer] = d.broadcast(d.is_integer)
     gradient: d.Gradient = _BITS
     batch = d.ELEMENTWISE
     samples: d.Samples = [

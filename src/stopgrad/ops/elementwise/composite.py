@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -247,7 +247,7 @@ class AlongAxes(Op, abstract=True):
         (C2) Each axis exists, and none is named twice.
     """
 
-    infer = staticmethod(_along)
+    infer: ClassVar[d.Infer] = staticmethod(_along)
     batch = d.ALONG
     rounds_once = True
     samples: d.Samples = [
@@ -256,7 +256,7 @@ class AlongAxes(Op, abstract=True):
         d.sample(d.floats(0, 2), axis=(1,)),
         d.sample(d.floats(2, 0), axis=(1,)),
     ]
-    extremes = (
+    extremes: ClassVar[d.Extremes] = (
         ([[1e4, -1e4]],),
         ([[d.INF, 0.0]],),
         ([[-d.INF, 0.0]],),

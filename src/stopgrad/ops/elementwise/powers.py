@@ -202,7 +202,7 @@ class Pow(Arithmetic):
     lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
 
     @staticmethod
-    def numpy(xp: Namespace, x: Array, y: Array) -> Array:
+    def numpy(xp: Namespace, x: Array, y: np.ndarray[Any, Any]) -> Array:
         power = Pow.lower(xp, x, y)
         if x.dtype.kind == "f" and y.size == 1 and np.all(y == 0.5):
             # NumPy takes the root, which is another number at −∞ and −0 (IEEE 754-2019, 9.2.1).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import Arithmetic, Array, ArrayLike, Elementwise, Namespace, Tensor
 from stopgrad.ops.elementwise.arithmetic import divide, floordiv
@@ -20,7 +22,7 @@ __all__ = [
 class Rounding(Elementwise, abstract=True):
     """One real operand (C1), rounded to an integer of its dtype; integers are unchanged."""
 
-    infer = d.same(d.is_real)
+    infer: ClassVar[d.Infer] = d.same(d.is_real)
     gradient: d.Gradient = d.not_differentiable("rounding is constant wherever it has a derivative")
     samples: d.Samples = [*d.singles(), *d.singles(-9, 9, dtypes=("int32",), shapes=((3,),))]
 

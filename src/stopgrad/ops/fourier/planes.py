@@ -1,6 +1,6 @@
 """NumPy's discrete Fourier transforms along two axes, and of Hermitian tensors.
 
-They are composed of those of :mod:`stopgrad.ops.fourier.transforms`.
+They are composed of those of :mod:`stopgrad.ops.fourier.discrete_fourier`.
 """
 
 from __future__ import annotations

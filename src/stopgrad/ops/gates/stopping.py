@@ -56,7 +56,7 @@ class Gate(Op, abstract=True):
         The tensor.
     """
 
-    passes = 0
+    passes: ClassVar[int | None] = 0
     merged = False
     batch: ClassVar[Any] = d.ALONG
     lower: d.Lowering = staticmethod(lambda xp, x, *_, **__: x)

@@ -7,7 +7,7 @@ nothing: the update is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -225,7 +225,7 @@ class ScatterExtremum(Scatter, abstract=True):
         updates: what to compare with the elements there.
     """
 
-    infer = _typed(d.is_real)
+    infer: ClassVar[d.Infer] = _typed(d.is_real)
     gradient: d.Gradient = {
         "x": lambda g, op: where(equal(op.x, op.result), _shares(g, op), 0),
         "indices": _NO_SLOPE,

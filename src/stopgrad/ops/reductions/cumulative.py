@@ -181,7 +181,7 @@ class RunningExtremum(Op, abstract=True):
         d.sample(d.floats(0, 2), axis=0, reverse=False),
         d.sample(d.ints(4), axis=0, reverse=True),
     ]
-    extremes = (([[1.0, math.nan, math.inf]],), ([[-math.inf, 0.0, -0.0]],))
+    extremes: ClassVar[d.Extremes] = (([[1.0, math.nan, math.inf]],), ([[-math.inf, 0.0, -0.0]],))
 
 
 def _to_extremes(g: Output, op: Operation) -> Tensor:

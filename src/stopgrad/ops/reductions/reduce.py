@@ -103,7 +103,7 @@ class Reduction(Op, abstract=True):
         d.sample(d.floats(4, distinct=True), axis=(), keepdims=False),
         d.sample(d.floats(2, 0), axis=(0,), keepdims=False),
     ]
-    extremes: ClassVar[Sequence[tuple[Any, ...]]] = (
+    extremes: ClassVar[d.Extremes] = (
         ([[1.0, math.inf]],),
         ([[math.nan, 1.0]],),
         ([[-math.inf, -math.inf]],),
@@ -149,7 +149,7 @@ reduce_mean: Callable[..., Tensor] = _public(Mean, "reduce_mean")
 class Extremum(Reduction, abstract=True):
     """Real numbers (C1), reduced to their largest or smallest over axes (C2)."""
 
-    infer = reduction(d.is_real)
+    infer: ClassVar[d.Infer] = reduction(d.is_real)
     gradient: d.Gradient = {"x": lambda g, op: _to_extreme(g, op)}
 
 
@@ -252,14 +252,14 @@ def _product_of_others(op: Operation) -> Tensor:
 class BooleanReduction(Reduction, abstract=True):
     """Booleans (C1), reduced over axes (C2)."""
 
-    infer = reduction(d.is_boolean)
+    infer: ClassVar[d.Infer] = reduction(d.is_boolean)
     gradient: d.Gradient = d.not_differentiable("booleans have no derivative")
     samples: d.Samples = [
         d.sample(d.bools(2, 3), axis=(1,), keepdims=False),
         d.sample(d.bools("n", 2), axis=(0, 1), keepdims=True),
         d.sample(d.bools(0), axis=(0,), keepdims=False),
     ]
-    extremes = ()
+    extremes: ClassVar[d.Extremes] = ()
 
 
 class AnyOf(BooleanReduction):

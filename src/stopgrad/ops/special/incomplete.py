@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -297,7 +297,7 @@ class IncompleteGamma(Op, abstract=True):
         a: the shape of a gamma distribution; positive, floating-point.
     """
 
-    infer = d.broadcast(d.is_floating, "a", "x")
+    infer: ClassVar[d.Infer] = d.broadcast(d.is_floating, "a", "x")
     batch = d.ELEMENTWISE
     rounds_once = True
     samples: d.Samples = [

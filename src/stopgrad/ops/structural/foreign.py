@@ -85,8 +85,8 @@ class Foreign(Op):
             taken from the operand.
         reach: for each result the positions of the operands that it depends on; ``()`` where each result
             depends on all of them.
-        program: code for it and its derivatives, from :func:`stopgrad.ops.structural.programs.written`; empty
-            if there is none.
+        program: code for it and its derivatives, from
+            :func:`stopgrad.ops.structural.foreign_programs.written`; empty if there is none.
 
     Returns:
         The results.

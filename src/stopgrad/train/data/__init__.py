@@ -385,7 +385,7 @@ def _part_along(mesh: Mesh, name: str) -> tuple[int, int] | None:
 
 
 def batches(
-    source: Any,
+    source: object,
     batch_size: int,
     *,
     key: int | ArrayLike | None = None,

@@ -63,7 +63,7 @@ class _Rows:
     def __init__(self, source: Any) -> None:
         self.source = source
 
-    def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> Any:
+    def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> NumpyArray:
         """The rows at *indices*; consecutive ones are read at once."""
         first, last = int(indices[0]), int(indices[-1])
         try:
@@ -74,7 +74,7 @@ class _Rows:
             raise
         return np.stack(_Examples(self.source).read(indices, epoch, check))
 
-    def joined(self, rows: NumpyArray, indices: NumpyArray) -> Any:
+    def joined(self, rows: NumpyArray, indices: NumpyArray) -> NumpyArray:
         return rows
 
 
@@ -82,16 +82,16 @@ class _Array:
     """An array in memory, or one that is mapped into it."""
 
     def __init__(self, source: Any) -> None:
-        self.source = np.asarray(source)
+        self.source: NumpyArray = np.asarray(source)
 
-    def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> Any:
+    def read(self, indices: NumpyArray, epoch: int, check: Callable[[], None]) -> NumpyArray:
         return self.source[indices]  # A copy: batches may be written to.
 
-    def joined(self, rows: NumpyArray, indices: NumpyArray) -> Any:
+    def joined(self, rows: NumpyArray, indices: NumpyArray) -> NumpyArray:
         return rows
 
 
-def column_of(source: Any, path: str) -> Any:
+def column_of(source: object, path: str) -> _Array | _Rows | _Examples:
     """A reader for one part of the source."""
     where = f" at {path}" if path else ""
     if hasattr(source, "iloc"):
@@ -132,7 +132,7 @@ def joined(examples: Sequence[Any], indices: NumpyArray) -> Any:
     return unflatten(spec, arrays)
 
 
-def _stacked(values: Sequence[Any], indices: NumpyArray, path: tuple[Any, ...]) -> Any:
+def _stacked(values: Sequence[Any], indices: NumpyArray, path: tuple[Any, ...]) -> NumpyArray:
     arrays = [np.asarray(value) for value in values]
     first = arrays[0]
     shape, dtype = first.shape, first.dtype

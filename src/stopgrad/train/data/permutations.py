@@ -7,7 +7,6 @@ epoch e with seed s has the order of epoch e - 1 with seed s + 1.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ ROUNDS = 24
 _MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
-def _mixed(x: NumpyArray, key: NumpyArray) -> Any:
+def _mixed(x: NumpyArray, key: NumpyArray) -> NumpyArray:
     """64 bits that depend on all bits of x and of the key: the finaliser of SplitMix64."""
     x = x + key
     x = (x ^ (x >> np.uint64(30))) * _MULTIPLIERS[0]
@@ -32,7 +31,7 @@ def _mixed(x: NumpyArray, key: NumpyArray) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-def round_keys(key: NumpyArray, epoch: int) -> Any:
+def round_keys(key: NumpyArray, epoch: int) -> NumpyArray:
     """A key for each round of an epoch's permutation, from :func:`random_fold_in` (key, epoch)."""
     high, low = np.array([[epoch >> 32], [epoch % 2**32]], np.uint32)
     folded = np.concatenate(threefry(np, key[:1], key[1:], high, low))
@@ -40,7 +39,7 @@ def round_keys(key: NumpyArray, epoch: int) -> Any:
     return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
 
 
-def permuted(x: NumpyArray, n: int, keys: NumpyArray) -> Any:
+def permuted(x: NumpyArray, n: int, keys: NumpyArray) -> NumpyArray:
     """The images of the numbers *x*, uint64, in a random permutation of 0, ..., n - 1.
 
     A Feistel network (Luby and Rackoff, 1988) over slightly more than n pairs; a number that lands outside is
@@ -50,7 +49,7 @@ def permuted(x: NumpyArray, n: int, keys: NumpyArray) -> Any:
     columns = np.uint64(2 * (math.isqrt(n - 1) // 2 + 1))
     rows = np.uint64(-(-n // int(columns)))
 
-    def once(x: NumpyArray) -> Any:
+    def once(x: NumpyArray) -> NumpyArray:
         row, column = np.divmod(x, columns)
         for i in range(0, ROUNDS, 2):
             row = (row + _mixed(column, keys[i]) % rows) % rows
@@ -63,7 +62,7 @@ def permuted(x: NumpyArray, n: int, keys: NumpyArray) -> Any:
     return y
 
 
-def read_key(key: int | ArrayLike | None) -> Any:
+def read_key(key: int | ArrayLike | None) -> NumpyArray | None:
     """The two words of a key, or of a seed's key; None for None."""
     if key is None:
         return None

@@ -25,7 +25,7 @@ class SessionMonitor(Monitor):
     engine, and has nothing to do in the others.
     """
 
-    def __init__(self, session: Session, loss: Any, xs: Any, every: int, to: object) -> None:
+    def __init__(self, session: Session, loss: object, xs: object, every: int, to: object) -> None:
         super().__init__(every, to)
         if not isinstance(session, Session):
             raise ArgumentError(f"monitor: a session is needed, not {shorten(session)}")
@@ -56,7 +56,7 @@ class SessionMonitor(Monitor):
 
 @guarded("monitor")
 def monitor(
-    session: Session, loss: Any, xs: Any = None, *, every: int = 100, to: Any = None
+    session: Session, loss: object, xs: object = None, *, every: int = 100, to: object = None
 ) -> SessionMonitor:
     """Watch the gradients of a loss while it is trained, and tell when a verdict on them changes.
 

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.magnitudes.magnitude_parts import data_of
@@ -19,6 +19,9 @@ from stopgrad.flow.reports.json_form import json_of
 from stopgrad.graph.operands import shorten
 from stopgrad.train.monitoring.history import Change
 from stopgrad.train.monitoring.verdicts import Sample
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 PREFIX = "stopgrad"
 
@@ -29,6 +32,18 @@ class Sink(Protocol):
     def take(self, sample: Sample, changes: Sequence[Change]) -> None: ...
 
 
+class SummaryWriter(Protocol):
+    """TensorBoard's, of any library."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int, /) -> object: ...
+
+
+class Run(Protocol):
+    """One of Weights & Biases."""
+
+    def log(self, data: dict[str, Any], *, commit: bool | None) -> object: ...
+
+
 class Lines:
     """Changes as lines of text, for people.
 
@@ -36,7 +51,7 @@ class Lines:
         stream: where they are written; None for what is the standard output then.
     """
 
-    def __init__(self, stream: Any = None) -> None:
+    def __init__(self, stream: SupportsWrite[str] | None = None) -> None:
         self._stream = stream
 
     def take(self, sample: Sample, changes: Sequence[Change]) -> None:
@@ -122,7 +137,7 @@ def _scalars(sample: Sample) -> dict[str, float]:
 class TensorBoard:
     """A ``SummaryWriter``: norms and counts as scalars, changes as text."""
 
-    def __init__(self, writer: Any) -> None:
+    def __init__(self, writer: SummaryWriter) -> None:
         self._writer = writer
 
     def take(self, sample: Sample, changes: Sequence[Change]) -> None:
@@ -136,7 +151,7 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run: norms and counts are part of what the user logs next, since a run's steps are the user's."""
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
 
     def take(self, sample: Sample, changes: Sequence[Change]) -> None:

@@ -112,7 +112,7 @@ def loss_in(loss: Output | Operation) -> Output:
     return loss
 
 
-def named(parameters: Any, graph: Graph) -> dict[str, Output]:
+def named(parameters: object, graph: Graph) -> dict[str, Output]:
     """The parameters by name: by the keys of a dict, or else by their names in the graph."""
     leaves = flatten(parameters)[0]
     keys: Sequence[str] = paths(parameters) if isinstance(parameters, Mapping) else ()

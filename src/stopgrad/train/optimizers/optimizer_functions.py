@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.types import DTypeLike, bfloat16
@@ -21,7 +21,7 @@ __all__ = ["adafactor", "adagrad", "adam", "adamw", "lion", "muon", "rmsprop", "
 @guarded("optimizers.sgd")
 def sgd(
     loss: Output | Operation,
-    parameters: Any,
+    parameters: object,
     learning_rate: Rate = 1e-3,
     momentum: float = 0.0,
     dampening: float = 0.0,
@@ -74,7 +74,7 @@ def sgd(
 @guarded("optimizers.adam")
 def adam(
     loss: Output | Operation,
-    parameters: Any,
+    parameters: object,
     learning_rate: Rate = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
@@ -120,7 +120,7 @@ def adam(
 @guarded("optimizers.adamw")
 def adamw(
     loss: Output | Operation,
-    parameters: Any,
+    parameters: object,
     learning_rate: Rate = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
@@ -161,7 +161,7 @@ def adamw(
 @guarded("optimizers.lion")
 def lion(
     loss: Output | Operation,
-    parameters: Any,
+    parameters: object,
     learning_rate: Rate = 1e-4,
     betas: tuple[float, float] = (0.9, 0.99),
     weight_decay: float = 0.0,
@@ -203,7 +203,7 @@ def lion(
 @guarded("optimizers.rmsprop")
 def rmsprop(
     loss: Output | Operation,
-    parameters: Any,
+    parameters: object,
     learning_rate: Rate = 1e-2,
     alpha: float = 0.99,
     eps: float = 1e-8,
@@ -247,7 +247,7 @@ def rmsprop(
 @guarded("optimizers.adagrad")
 def adagrad(
     loss: Output | Operation,
-    parameters: Any,
+    parameters: object,
     learning_rate: Rate = 1e-2,
     lr_decay: float = 0.0,
     weight_decay: float = 0.0,
@@ -291,7 +291,7 @@ def adagrad(
 @guarded("optimizers.adafactor")
 def adafactor(
     loss: Output | Operation,
-    parameters: Any,
+    parameters: object,
     learning_rate: Rate = 1e-2,
     beta2_decay: float = -0.8,
     eps: tuple[float | None, float] = (None, 1e-3),
@@ -341,7 +341,7 @@ def adafactor(
 @guarded("optimizers.muon")
 def muon(
     loss: Output | Operation,
-    parameters: Any,
+    parameters: object,
     learning_rate: Rate = 1e-3,
     weight_decay: float = 0.1,
     momentum: float = 0.95,

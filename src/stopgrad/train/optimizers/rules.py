@@ -105,7 +105,7 @@ class Moment:
 class _Checked(type):
     """A metaclass that checks every hyperparameter here, after the dataclass's generated ``__init__``."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> Any:
         try:
             try:
                 rule = super().__call__(*args, **kwargs)
@@ -140,7 +140,7 @@ class Rule(metaclass=_Checked):
                 object.__setattr__(self, entry.name, check(getattr(self, entry.name), entry.name))
         self.check()
 
-    def altered(self, **changes: Any) -> Self:
+    def altered(self, **changes: object) -> Self:
         """The same rule with other hyperparameters."""
         present = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return type(self)(**{**present, **changes})
@@ -165,7 +165,7 @@ class Rule(metaclass=_Checked):
         return type(self).__name__.lower()
 
     @guarded("optimizers.Rule.init")
-    def init(self, parameters: Any) -> dict[str, Any]:
+    def init(self, parameters: object) -> dict[str, Any]:
         """The initial state for :meth:`apply`.
 
         Args:
@@ -184,7 +184,9 @@ class Rule(metaclass=_Checked):
         }
 
     @guarded("optimizers.Rule.apply")
-    def apply(self, parameters: Any, gradients: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def apply(
+        self, parameters: object, gradients: object, state: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
         """One step for parameters that a function takes and returns, instead of parameters of a session.
 
         Args:

@@ -71,7 +71,11 @@ class Update:
 
 
 def built(
-    loss: Output | Operation, parameters: Any, rule: Rule, how: Mapping[str, Any], others: Rule | None = None
+    loss: Output | Operation,
+    parameters: object,
+    rule: Rule,
+    how: Mapping[str, Any],
+    others: Rule | None = None,
 ) -> Update:
     """The step of a rule, in the graph of the loss; *others* updates the parameters that the rule cannot."""
     scalar, treated = loss_in(loss), checked(how)
@@ -183,7 +187,7 @@ class _Step:
         )
         return summed, full
 
-    def rate_of(self, rule: Rule, dtype: DType) -> Any:
+    def rate_of(self, rule: Rule, dtype: DType) -> Output:
         """The learning rate of a rule in this step."""
         if (rule, dtype) not in self._rates:
             learning_rate = rule.learning_rate

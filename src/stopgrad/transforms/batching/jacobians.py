@@ -67,7 +67,7 @@ def jacobian(
 
     @functools.wraps(f)
     @guarded("jacobian")
-    def with_jacobian(*args: Any, **kwargs: Any) -> Any:
+    def with_jacobian(*args: object, **kwargs: object) -> Any:
         outside = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "jacobian")
         with outside.building():

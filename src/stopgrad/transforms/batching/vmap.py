@@ -30,7 +30,7 @@ from stopgrad.transforms.gradients.transforms import check_function
 Axis = int | None
 
 
-def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, R]:
+def vmap(f: Callable[P, R], in_axes: object = 0, out_axes: object = 0) -> Callable[P, R]:
     """A function that applies f to all examples along an axis of its arguments at once.
 
     Each operation of f is built once, for all examples; one without a batching rule, which ``stopgrad ops``
@@ -65,7 +65,7 @@ def vmap(f: Callable[P, R], in_axes: Any = 0, out_axes: Any = 0) -> Callable[P, 
 
     @functools.wraps(f)
     @guarded("vmap")
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: object, **kwargs: object) -> Any:
         axes = _argument_axes(in_axes, args, kwargs)
         outside = Tracing(args, kwargs)
         with outside.building():
@@ -79,11 +79,11 @@ class _Call:
 
     def __init__(
         self,
-        f: Callable[..., Any],
+        f: Callable[..., object],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         axes: Sequence[Axis],
-        out_axes: Any,
+        out_axes: object,
         outside: Tracing,
     ) -> None:
         self.f = f
@@ -196,7 +196,7 @@ def _argument_axes(in_axes: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     return leaf_axes + [0] * len(flatten(kwargs)[0])
 
 
-def _result_axes(out_axes: Any, result: Any, count: int) -> list[Axis]:
+def _result_axes(out_axes: object, result: object, count: int) -> list[Axis]:
     axes = _spread(out_axes, result, "out_axes")
     assert len(axes) == count
     return axes
@@ -252,7 +252,7 @@ def _normal(axis: Axis, leaf: object, name: str) -> Axis:
 def _names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """The name of each leaf of the arguments in error messages."""
 
-    def of(tree: Any, what: str) -> Iterable[str]:
+    def of(tree: object, what: str) -> Iterable[str]:
         return [f"{what} at {path!r}" if path else what for path in paths(tree)]
 
     names = [name for i, arg in enumerate(args) for name in of(arg, f"argument {i}")]

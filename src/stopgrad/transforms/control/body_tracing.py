@@ -53,7 +53,7 @@ class Traced:
         return Body(graph, [*self.parameters, *extra], self.results)
 
 
-def operands(what: str, *trees: Any) -> list[tuple[list[Any], Any]]:
+def operands(what: str, *trees: object) -> list[tuple[list[Any], Any]]:
     """For each nested structure its leaves as outputs and arrays, and its spec.
 
     Python floats take the dtype of the first floating-point tensor among the leaves. Errors name the
@@ -65,7 +65,7 @@ def operands(what: str, *trees: Any) -> list[tuple[list[Any], Any]]:
     return [_operands(what, tree, company) for tree in trees]
 
 
-def _operands(what: str, tree: Any, company: DType | None) -> tuple[list[Any], Any]:
+def _operands(what: str, tree: object, company: DType | None) -> tuple[list[Any], Any]:
     leaves, spec = d.flatten(tree)
     tensors: list[Any] = []
     for path, leaf in zip(d.paths(tree), leaves, strict=True):
@@ -109,7 +109,7 @@ def check_parallel(what: str, iterations: int) -> None:
 
 
 def trace_function(
-    f: Callable[..., Any],
+    f: Callable[..., object],
     types: Sequence[TensorType],
     arguments: Callable[[list[Any]], Any],
     what: str,

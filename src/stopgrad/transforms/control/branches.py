@@ -142,9 +142,9 @@ class Case(Op):
 @d.guarded("cond")
 def cond(
     pred: ArrayLike,
-    true_fn: Callable[..., Any] | None = None,
-    false_fn: Callable[..., Any] | None = None,
-    *operands: Any,
+    true_fn: Callable[..., object] | None = None,
+    false_fn: Callable[..., object] | None = None,
+    *operands: object,
     name: str | None = None,
 ) -> Any:
     """Run one of two functions, chosen by a condition when the graph runs.
@@ -184,7 +184,7 @@ def cond(
 
 @d.guarded("switch")
 def switch(
-    index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any, name: str | None = None
+    index: ArrayLike, branches: Sequence[Callable[..., object]], *operands: object, name: str | None = None
 ) -> Any:
     """Run one of several functions, chosen by an index when the graph runs.
 
@@ -221,7 +221,7 @@ def switch(
     return _choice("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
 
 
-def _clamped(index: Output | Operation, last: int) -> Any:
+def _clamped(index: Output | Operation, last: int) -> Output:
     """The index clipped before it is converted to int32, where a larger one would wrap."""
     low, high = np.asarray(0, index.dtype.numpy), np.asarray(last, index.dtype.numpy)
     return minimum(maximum(index, low), high)

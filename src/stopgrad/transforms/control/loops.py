@@ -32,6 +32,7 @@ from stopgrad.graph.defining import (
     Wire,
 )
 from stopgrad.graph.graph import needed
+from stopgrad.graph.op import Lowered
 from stopgrad.ops.elementwise.arithmetic import add
 from stopgrad.ops.elementwise.compare import less
 from stopgrad.ops.elementwise.convert import cast
@@ -167,7 +168,7 @@ class While(Op):
     batch = WHILE
 
     @staticmethod
-    def lower(xp: Namespace, *operands: Array, condition: Body, body: Body, limit: int, run: Run) -> Any:
+    def lower(xp: Namespace, *operands: Array, condition: Body, body: Body, limit: int, run: Run) -> Lowered:
         count = len(body.outputs)
         carry, rest = list(operands[:count]), operands[count:]
         steps = 0
@@ -183,11 +184,11 @@ class While(Op):
         count = len(body.outputs)
         rest = operands[count:]
 
-        def goes_on(state: tuple[Array, ...]) -> Any:
+        def goes_on(state: tuple[Array, ...]) -> Array:
             holds = run(condition, [*state[1:], *rest])[0]
             return holds if limit == _UNBOUNDED else xp.logical_and(state[0] < limit, holds)
 
-        def step(state: tuple[Array, ...]) -> Any:
+        def step(state: tuple[Array, ...]) -> tuple[Any, ...]:
             return (state[0] + 1, *run(body, [*state[1:], *rest]))
 
         start = xp.asarray(0, np.int32)
@@ -195,7 +196,7 @@ class While(Op):
         return carry[0] if count == 1 else carry
 
     @classmethod
-    def runs(cls, op: Operation) -> Any:
+    def runs(cls, op: Operation) -> int:
         return op.limit
 
     @classmethod
@@ -212,9 +213,9 @@ class While(Op):
 
 @d.guarded("while_loop")
 def while_loop(
-    cond: Callable[..., Any],
-    body: Callable[..., Any],
-    loop_vars: Any,
+    cond: Callable[..., object],
+    body: Callable[..., object],
+    loop_vars: object,
     shape_invariants: None = None,
     parallel_iterations: int = 10,
     back_prop: bool = True,
@@ -267,7 +268,7 @@ def while_loop(
 
 @d.reads_arguments
 def _looped(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, limit: int, name: str | None
+    cond: Callable[..., object], body: Callable[..., object], loop_vars: Any, limit: int, name: str | None
 ) -> Any:
     """:func:`while_loop`, after its arguments are checked."""
     leaves = d.flatten(loop_vars)[0]
@@ -312,7 +313,7 @@ def _same_kind(result: Any, loop_vars: Any) -> Any:
     return result
 
 
-def takes_one(f: Callable[..., Any]) -> bool:
+def takes_one(f: Callable[..., object]) -> bool:
     """Whether a function takes one positional argument and no more."""
     kinds = [p.kind for p in parameters_of(f)]
     return len(positional(parameters_of(f))) == 1 and inspect.Parameter.VAR_POSITIONAL not in kinds
@@ -337,7 +338,7 @@ def _steps(maximum: int) -> int:
 
 @d.guarded("fori_loop")
 def fori_loop(
-    lower: ArrayLike, upper: ArrayLike, body: Callable[..., Any], init: Any, name: str | None = None
+    lower: ArrayLike, upper: ArrayLike, body: Callable[..., object], init: object, name: str | None = None
 ) -> Any:
     """Repeats a function for the numbers from lower up to, but not including, upper.
 
@@ -362,7 +363,7 @@ def fori_loop(
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
         steps = numbers(int(lower), max(int(lower), int(upper)))
 
-        def step(carry: Any, i: Any) -> tuple[Any, None]:
+        def step(carry: object, i: object) -> tuple[Any, None]:
             return body(i, carry), None
 
         return run_scan("fori_loop", step, init, steps, None, False, 1, name)[0]

@@ -133,7 +133,7 @@ def checkpoint(f: Callable[P, R], name: str | None = None) -> Callable[P, R]:
 
     @functools.wraps(f)
     @d.guarded("checkpoint")
-    def recomputed(*args: Any, **kwargs: Any) -> Any:
+    def recomputed(*args: object, **kwargs: object) -> Any:
         leaves, spec = d.flatten((args, kwargs))
         places = [
             i

@@ -391,7 +391,7 @@ class Scan(Op):
         return outputs[0] if len(outputs) == 1 else outputs
 
     @classmethod
-    def runs(cls, op: Operation) -> Any:
+    def runs(cls, op: Operation) -> int:
         return op.length
 
     @classmethod
@@ -403,9 +403,9 @@ class Scan(Op):
 
 @d.guarded("scan")
 def scan(
-    f: Callable[..., Any],
-    init: Any,
-    xs: Any = None,
+    f: Callable[..., object],
+    init: object,
+    xs: object = None,
     length: int | Dim | None = None,
     reverse: bool = False,
     unroll: int = 1,
@@ -448,15 +448,15 @@ def scan(
 
 @d.guarded("map_fn")
 def map_fn(
-    fn: Callable[..., Any],
-    elems: Any,
-    dtype: Any = None,
+    fn: Callable[..., object],
+    elems: object,
+    dtype: object = None,
     parallel_iterations: int | None = None,
     back_prop: bool = True,
     swap_memory: bool = False,
     infer_shape: bool = True,
     name: str | None = None,
-    fn_output_signature: Any = None,
+    fn_output_signature: object = None,
 ) -> Any:
     """Apply a function to each slice along the first axis, and stack the results along a new first axis.
 
@@ -505,7 +505,7 @@ def map_fn(
 
 
 @d.reads_arguments
-def _check_signature(signature: Any, tree: Any) -> None:
+def _check_signature(signature: object, tree: object) -> None:
     """Raise if the results have other dtypes than the signature says."""
     dtypes, spec = d.flatten(signature)
     expected = [d.dtype_of(dtype) for dtype in dtypes]
@@ -545,9 +545,9 @@ def _length(parts: Sequence[Any], length: int | Dim | None, what: str) -> int | 
 
 def run_scan(
     what: str,
-    f: Callable[..., Any],
-    init: Any,
-    xs: Any,
+    f: Callable[..., object],
+    init: object,
+    xs: object,
     length: int | Dim | None,
     reverse: bool,
     unroll: int,
@@ -564,7 +564,7 @@ def run_scan(
             part_spec, parameters[len(first) :]
         )
 
-    def called(carry: Any, part: Any) -> tuple[Any, ...]:
+    def called(carry: object, part: object) -> tuple[Any, ...]:
         pair = f(carry, part)
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ArgumentError(

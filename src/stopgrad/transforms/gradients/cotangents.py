@@ -16,7 +16,7 @@ from stopgrad.ops.structural.sources import zeros_like
 
 
 def pull_back(
-    op: Operation, g: Any, live: Sequence[int], acting: Acting, seen: Operation | None = None
+    op: Operation, g: object, live: Sequence[int], acting: Acting, seen: Operation | None = None
 ) -> list[tuple[Output, Any]]:
     """The cotangents of an operation's live inputs, each with its input, from that of its output.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, Generic
+from typing import Any, Generic, Self
 
 from stopgrad.base.coercion import is_whole, whole
 from stopgrad.base.errors import ArgumentError, GradientError
@@ -46,14 +46,16 @@ class _Custom(Generic[P, R]):
         self.nondiff_argnums = tuple([whole(n) for n in numbers])
         functools.update_wrapper(self, fun)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Self | functools.partial[R]:
         bound: Any = self
         return bound if instance is None else functools.partial(bound, instance)
 
     def _defined(self) -> Function | None:
         raise NotImplementedError
 
-    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+    def _with_gradient(
+        self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function
+    ) -> tuple[Any, Function]:
         """The results for the differentiated arguments, and the function of their cotangents."""
         raise NotImplementedError
 
@@ -77,14 +79,14 @@ class _Custom(Generic[P, R]):
             remaining = iter(moving)
             return [values[i] if i in held else next(remaining) for i in range(len(values))]
 
-        def f(*moving: Any) -> Any:
+        def f(*moving: object) -> Any:
             return self._with_gradient(fixed, moving, join)
 
         return custom_gradient(f)(*[x for i, x in enumerate(values) if i not in held])
 
     _cure = ""
 
-    def _running(self, function: Function, *args: Any) -> Any:
+    def _running(self, function: Function, *args: object) -> Any:
         """Call a part of the derivative."""
         token = _RUNNING.set((*_RUNNING.get(), self))
         try:
@@ -150,7 +152,9 @@ class custom_vjp(_Custom[P, R]):  # noqa: N801 - JAX's name
     def _defined(self) -> Function | None:
         return self._fwd
 
-    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+    def _with_gradient(
+        self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function
+    ) -> tuple[Any, Function]:
         assert self._fwd is not None
         bwd = self._bwd
         assert bwd is not None
@@ -163,7 +167,7 @@ class custom_vjp(_Custom[P, R]):  # noqa: N801 - JAX's name
         result, residuals = pair
         _, spec = flatten(result)
 
-        def pullback(*cotangents: Any) -> tuple[Any] | tuple[Any, ...]:
+        def pullback(*cotangents: object) -> tuple[Any] | tuple[Any, ...]:
             returned = self._running(bwd, *fixed, residuals, unflatten(spec, cotangents))
             parts = (
                 (returned,) if len(args) == 1 and not isinstance(returned, (tuple, list)) else tuple(returned)
@@ -241,11 +245,13 @@ class custom_jvp(_Custom[P, R]):  # noqa: N801 - JAX's name
     def _defined(self) -> Function | None:
         return self._rule
 
-    def _with_gradient(self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function) -> Any:
+    def _with_gradient(
+        self, fixed: Sequence[Any], args: tuple[Any, ...], join: Function
+    ) -> tuple[Any, Function]:
         rule = self._rule
         assert rule is not None
 
-        def pullback(*cotangents: Any) -> Any:
+        def pullback(*cotangents: object) -> Any:
             leaves, spec = flatten(args)
             places = [i for i, x in enumerate(leaves) if is_tensor(x)]
             # Gates, since equal zeros would be built once, and be one tensor.

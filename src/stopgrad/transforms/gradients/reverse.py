@@ -99,13 +99,13 @@ _FOR_ARRAYS = "; for functions of arrays there is sg.grad"
 
 @guarded("gradients")
 def gradients(
-    ys: Any,
-    xs: Any,
-    grad_ys: Any = None,
+    ys: object,
+    xs: object,
+    grad_ys: object = None,
     name: str = "gradients",
     gate_gradients: bool = False,
     aggregation_method: int | None = None,
-    stop_gradients: Any = None,
+    stop_gradients: object = None,
     unconnected_gradients: str = "none",
 ) -> Any:
     """Add operations that compute the derivatives of the sum of ys with respect to each x.
@@ -154,7 +154,7 @@ def gradients(
 
 
 def _derivatives(
-    ys: Any, xs: Any, grad_ys: Any, stop_gradients: Any, name: str, zeros: bool = False
+    ys: object, xs: object, grad_ys: object, stop_gradients: object, name: str, zeros: bool = False
 ) -> list[Output | None]:
     """The gradient for each x; *zeros* asks for zeros instead of None."""
     roots = outputs_in(ys, "gradients: ys", _FOR_ARRAYS)
@@ -177,7 +177,7 @@ def _derivatives(
 def _generated(
     ys: Sequence[Output],
     xs: Sequence[Output],
-    grad_ys: Any,
+    grad_ys: object,
     stops: Collection[Output],
     graph: Graph,
     name: str,
@@ -277,7 +277,7 @@ def _one_graph(ys: Sequence[Output], others: Sequence[Output]) -> Graph:
     return graph
 
 
-def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph, builder: Builder) -> list[Output]:
+def _seeds(ys: Sequence[Output], grad_ys: object, graph: Graph, builder: Builder) -> list[Output]:
     """The cotangents of ys to begin with, checked against their ys."""
     cotangents = (
         [None] * len(ys)
@@ -344,7 +344,7 @@ class Gradients:
 
     @classmethod
     def create(
-        cls, scope: Scope | Graph, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients"
+        cls, scope: Scope | Graph, ys: object, xs: object, grad_ys: object = None, name: str = "gradients"
     ) -> Gradients:
         """Generate gradients in a scope; the arguments are those of :func:`gradients`."""
         scope = as_scope(scope, "Gradients.create")
@@ -362,7 +362,9 @@ class Gradients:
         return len(self._cotangents)
 
 
-def _add_gradients(self: Graph, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> Any:
+def _add_gradients(
+    self: Graph, ys: object, xs: object, grad_ys: object = None, prefix: str | None = None
+) -> Any:
     """:func:`gradients` in this graph; *prefix* names the scope."""
     with self.as_default():
         return gradients(ys, xs, grad_ys, name="gradients" if prefix is None else prefix)

@@ -34,7 +34,7 @@ class Tracing:
     computes: bool
     acted: int
 
-    def __init__(self, *trees: Any) -> None:
+    def __init__(self, *trees: object) -> None:
         leaves = [leaf for tree in trees for leaf in flatten(tree)[0]]
         symbolic = next((x.as_output() for x in leaves if isinstance(x, (Output, Operation))), None)
         outer = graph_for(symbolic) if symbolic is not None else default_graph()
@@ -51,7 +51,7 @@ class Tracing:
         """A context in which to call functions on stand-ins. Only ``guarded`` functions enter it."""
         return self.graph.as_default()
 
-    def stand_in(self, x: ArrayLike, name: str = "") -> Any:
+    def stand_in(self, x: ArrayLike, name: str = "") -> Output:
         """A new output with the value of x, distinct from x where the function uses that itself."""
         if isinstance(x, Operation):
             x = x.as_output()
@@ -66,20 +66,20 @@ class Tracing:
         self.feeds[placeholder] = array
         return placeholder
 
-    def names(self, tree: Any, first: str) -> list[str]:
+    def names(self, tree: object, first: str) -> list[str]:
         """Names for the leaves of an argument called *first*; empty in a graph of the user's."""
         leaf_paths = paths(tree)
         if not self._named:
             return [""] * len(leaf_paths)
         return [operation_name(".".join(part for part in (first, path) if part)) for path in leaf_paths]
 
-    def enter(self, tree: Any, first: str = "") -> Any:
+    def enter(self, tree: object, first: str = "") -> Any:
         """*tree* with stand-ins for its tensors; all other leaves are unchanged."""
         leaves, spec = flatten(tree)
         named = zip(leaves, self.names(tree, first), strict=True)
         return unflatten(spec, [self.stand_in(x, name) if is_tensor(x) else x for x, name in named])
 
-    def results(self, tree: Any) -> Any:
+    def results(self, tree: object) -> Any:
         """*tree* itself, or with the values of its outputs if this tracing computes."""
         if not self.computes:
             return tree
@@ -92,7 +92,7 @@ class Tracing:
         return unflatten(spec, [owned(next(values)) if isinstance(x, Output) else x for x in leaves])
 
 
-def outputs_in(tree: Any, what: str, cure: str = "") -> list[Output]:
+def outputs_in(tree: object, what: str, cure: str = "") -> list[Output]:
     """The leaves of a nested structure, all of which must be outputs of a graph; no leaves for None.
 
     Errors say that *what* takes outputs, and end with the *cure*.

@@ -57,7 +57,7 @@ def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: 
     return tuple(whole(i) % len(args) for i in positions)
 
 
-def _differentiated(tracing: Tracing, tree: Any, what: str, first: str) -> tuple[Any, list[Output]]:
+def _differentiated(tracing: Tracing, tree: object, what: str, first: str) -> tuple[Any, list[Output]]:
     """*tree* with stand-ins, and its floating-point leaves, with respect to which to differentiate."""
     leaves, spec = flatten(tree)
     entered, targets = [], []
@@ -86,7 +86,7 @@ def _cure(leaf: object) -> str:
     return "pass a float, or convert with sg.cast"
 
 
-def like_targets(tree: Any, targets: Sequence[Output], values: Sequence[Any]) -> Any:
+def like_targets(tree: object, targets: Sequence[Output], values: Sequence[Any]) -> Any:
     """The structure of *tree* with the values in the places of the targets, and None elsewhere."""
     leaves, spec = flatten(tree)
     by_target = {id(t): v for t, v in zip(targets, values, strict=True)}
@@ -147,7 +147,7 @@ def value_and_grad(
 
     @functools.wraps(f)
     @guarded("grad")
-    def with_gradient(*args: Any, **kwargs: Any) -> Any:
+    def with_gradient(*args: object, **kwargs: object) -> Any:
         tracing = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "grad")
         with tracing.building():
@@ -188,7 +188,7 @@ def check_function(f: object, what: str) -> None:
 
 
 @reads_arguments
-def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
+def with_aux(result: object, has_aux: bool, what: str) -> tuple[Any, Any]:
     """A function's result, split into value and aux with *has_aux*; otherwise aux is None."""
     if not flag(has_aux, f"{what}: has_aux"):
         return result, None
@@ -269,7 +269,7 @@ def grad(
 
     @functools.wraps(f)
     @reads_arguments
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: object, **kwargs: object) -> Any:
         value, partials = both(*args, **kwargs)
         return (partials, value[1]) if has_aux else partials
 
@@ -285,7 +285,7 @@ def vjp(
     f: Callable[[*Arguments], tuple[R, AuxT]], *primals: *Arguments, has_aux: Literal[True]
 ) -> tuple[R, Callable[[R], tuple[*Arguments]], AuxT]: ...
 @overload
-def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any: ...
+def vjp(f: Function, *primals: object, has_aux: bool = False) -> Any: ...
 @guarded("vjp")  # type: ignore[misc] # mypy cannot compare it with what *Arguments stands for.
 def vjp(f: Any, *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and its pullback.

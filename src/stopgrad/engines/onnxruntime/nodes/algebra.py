@@ -13,7 +13,7 @@ class Algebra(Writing):
     """Products of matrices."""
 
     @writes
-    def matmul(self, x: Operand, y: Operand) -> Any:
+    def matmul(self, x: Operand, y: Operand) -> Value:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
         batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])

@@ -23,7 +23,7 @@ _HALF_PI_LOW = 6.123233995736766e-17
 _BIG = 2.0**28
 
 
-def horner(coefficients: Sequence[float], t: Value) -> Any:
+def horner(coefficients: Sequence[float], t: Value) -> Value:
     """The value of a polynomial at *t*. Coefficients are given from the highest power down."""
     first, second, *others = coefficients
     value = t * first + second
@@ -32,7 +32,7 @@ def horner(coefficients: Sequence[float], t: Value) -> Any:
     return value
 
 
-def on(low: float, high: float, x: Value) -> Any:
+def on(low: float, high: float, x: Value) -> Value:
     """Maps [low, high] to [-1, 1], the domain of the polynomials in :mod:`series`."""
     return (x - (high + low) / 2) * (2 / (high - low))
 
@@ -41,7 +41,7 @@ _SHORT = tuple(1 / math.factorial(k) for k in range(7, 0, -1))
 """Of expm1's Taylor polynomial, without the factor x: exact to float32 below log(2) / 2."""
 
 
-def expm1(xp: Namespace, x: Value) -> Any:
+def expm1(xp: Namespace, x: Value) -> Value:
     """W. Kahan's method: dividing by log u cancels the rounding error of u = exp x.
 
     It needs a logarithm that is exact near 1. WebGPU's, which has no float64, is wrong there by 2⁻²¹, so that
@@ -55,14 +55,14 @@ def expm1(xp: Namespace, x: Value) -> Any:
     return xp.where(v == 0, x, xp.where(plain, v, v * (x / xp.log(u))))
 
 
-def log1p(xp: Namespace, x: Value) -> Any:
+def log1p(xp: Namespace, x: Value) -> Value:
     """W. Kahan's method: multiplying by x / (u - 1) cancels the rounding error of u = 1 + x."""
     u = x + 1
     v = u - 1
     return xp.where(v == 0, x, xp.where(u == math.inf, u, xp.log(u) * (x / v)))
 
 
-def logaddexp(xp: Namespace, x: Value, y: Value) -> Any:
+def logaddexp(xp: Namespace, x: Value, y: Value) -> Value:
     top, apart = xp.maximum(x, y), xp.abs(x - y)
     return xp.where(x == y, x + math.log(2), top + log1p(xp, xp.exp(-apart)))
 
@@ -71,19 +71,19 @@ _PI = (3.1415926534682512, 1.2154201012607932e-10, 4.044532497591901e-21)
 """π as a sum of three parts. Products of the first two with integers below 2²⁰ are exact."""
 
 
-def _less_turns(xp: Namespace, x: Value, turns: Value) -> Any:
+def _less_turns(xp: Namespace, x: Value, turns: Value) -> Value:
     """x - turns * π, without the rounding error of π."""
     return ((x - turns * _PI[0]) - turns * _PI[1]) - turns * _PI[2]
 
 
-def sin(xp: Namespace, x: Value, sine: Callable[[Any], Any]) -> Any:
+def sin(xp: Namespace, x: Value, sine: Callable[[Value], Value]) -> Value:
     """Near multiples of π the runtime's float64 sine has a small absolute, but not relative, error."""
     turns = xp.round(xp.where(xp.abs(x) < 1e6, x, 0.0) * (1 / math.pi))
     sine_of_rest = sine(_less_turns(xp, x, turns))
     return xp.where(xp.fmod(turns, 2.0) == 0, sine_of_rest, -sine_of_rest)
 
 
-def cos(xp: Namespace, x: Value, sine: Callable[[Any], Any], cosine: Callable[[Any], Any]) -> Any:
+def cos(xp: Namespace, x: Value, sine: Callable[[Value], Value], cosine: Callable[[Value], Value]) -> Value:
     """The same as :func:`sin`, a quarter of a turn further."""
     small = xp.abs(x) < 1e6
     turns = xp.floor(xp.where(small, x, 0.0) * (1 / math.pi)) + 0.5
@@ -92,11 +92,11 @@ def cos(xp: Namespace, x: Value, sine: Callable[[Any], Any], cosine: Callable[[A
     return xp.where(small, near, cosine(x))
 
 
-def tan(xp: Namespace, x: Value) -> Any:
+def tan(xp: Namespace, x: Value) -> Value:
     return xp.sin(x) / xp.cos(x)
 
 
-def sinh(xp: Namespace, x: Value) -> Any:
+def sinh(xp: Namespace, x: Value) -> Value:
     a = xp.abs(x)
     e = expm1(xp, xp.minimum(a, 1))
     half = xp.exp(a * 0.5)
@@ -104,12 +104,12 @@ def sinh(xp: Namespace, x: Value) -> Any:
     return xp.copysign(magnitude, x)
 
 
-def cosh(xp: Namespace, x: Value) -> Any:
+def cosh(xp: Namespace, x: Value) -> Value:
     half = xp.exp(xp.abs(x) * 0.5)
     return half * 0.5 * half + 0.5 / half / half
 
 
-def arctan(xp: Namespace, x: Value) -> Any:
+def arctan(xp: Namespace, x: Value) -> Value:
     """A polynomial up to tan π/8; beyond by the addition theorem, from 1 / x or (x - 1) / (x + 1)."""
     a = xp.abs(x)
     far, middle = a > 1 + math.sqrt(2), a > math.sqrt(2) - 1
@@ -121,40 +121,40 @@ def arctan(xp: Namespace, x: Value) -> Any:
     return xp.copysign(base + (near + rest), x)
 
 
-def arcsin(xp: Namespace, x: Value) -> Any:
+def arcsin(xp: Namespace, x: Value) -> Value:
     a = xp.abs(x)
     return xp.copysign(arctan(xp, a / (1 + xp.sqrt((1 - a) * (1 + a)))) * 2, x)
 
 
-def arccos(xp: Namespace, x: Value) -> Any:
+def arccos(xp: Namespace, x: Value) -> Value:
     return arctan(xp, xp.sqrt((1 - x) / (1 + x))) * 2
 
 
-def arctan2(xp: Namespace, y: Value, x: Value) -> Any:
+def arctan2(xp: Namespace, y: Value, x: Value) -> Value:
     a, b = xp.abs(y), xp.abs(x)
     slope = xp.where(a == b, xp.where(a == 0, a, xp.ones_like(a)), a / b)
     angle = arctan(xp, slope)
     return xp.copysign(xp.where(xp.signbit(x), math.pi - (angle - 2 * _HALF_PI_LOW), angle), y)
 
 
-def arcsinh(xp: Namespace, x: Value) -> Any:
+def arcsinh(xp: Namespace, x: Value) -> Value:
     a = xp.abs(x)
     near = log1p(xp, a + a * a / (1 + xp.sqrt(a * a + 1)))
     return xp.copysign(xp.where(a > _BIG, xp.log(a) + math.log(2), near), x)
 
 
-def arccosh(xp: Namespace, x: Value) -> Any:
+def arccosh(xp: Namespace, x: Value) -> Value:
     t = x - 1
     near = log1p(xp, t + xp.sqrt(t) * xp.sqrt(t + 2))
     return xp.where(x > _BIG, xp.log(x) + math.log(2), near)
 
 
-def arctanh(xp: Namespace, x: Value) -> Any:
+def arctanh(xp: Namespace, x: Value) -> Value:
     a = xp.abs(x)
     return xp.copysign(log1p(xp, a * 2 / (1 - a)) * 0.5, x)
 
 
-def cbrt(xp: Namespace, x: Value) -> Any:
+def cbrt(xp: Namespace, x: Value) -> Value:
     """One step of Newton's method from exp(log(x) / 3)."""
     a = xp.abs(x)
     plain = (a == 0) | (a == math.inf)
@@ -162,7 +162,7 @@ def cbrt(xp: Namespace, x: Value) -> Any:
     return xp.where(plain, x, xp.copysign(start - (start - a / (start * start)) * (1 / 3), x))
 
 
-def hypot(xp: Namespace, x: Value, y: Value) -> Any:
+def hypot(xp: Namespace, x: Value, y: Value) -> Value:
     a, b = xp.abs(x), xp.abs(y)
     large, small = xp.maximum(a, b), xp.minimum(a, b)
     ratio = xp.where(large == 0, large, small / large)
@@ -170,7 +170,7 @@ def hypot(xp: Namespace, x: Value, y: Value) -> Any:
     return xp.where(infinite, math.inf, large * xp.sqrt(ratio * ratio + 1))
 
 
-def nextafter(xp: Namespace, x: Value, y: Value) -> Any:
+def nextafter(xp: Namespace, x: Value, y: Value) -> Value:
     """Adds a little more than half a unit in the last place, and rounds the sum.
 
     By S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in
@@ -186,7 +186,7 @@ def nextafter(xp: Namespace, x: Value, y: Value) -> Any:
     x, y = x.astype(wide), y.astype(wide)
     size = xp.abs(x)
 
-    def moved(direction: float) -> Any:
+    def moved(direction: float) -> Value:
         step = direction * unit * (1 + 2 * unit)
         shifted = xp.where(size < least / unit, size + direction * least, size + size * step)
         if narrow:
@@ -202,7 +202,7 @@ def nextafter(xp: Namespace, x: Value, y: Value) -> Any:
     return xp.where(x == y, y, xp.where((x != x) | (y != y), x + y, neighbour)).astype(dtype)
 
 
-def to_11_bits(xp: Namespace, x: Value) -> Any:
+def to_11_bits(xp: Namespace, x: Value) -> Value:
     """Rounds float64 to the 11 bits of float16. Numbers that float32 holds exactly stay as they are.
 
     By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the

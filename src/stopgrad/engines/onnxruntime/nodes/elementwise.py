@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -35,18 +35,22 @@ _LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 _BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor"}
 
 
-def _floating(x: Array) -> Any:
+def _floating(x: Array) -> np.dtype[Any]:
     """The dtype in which a function whose result is floating-point is computed, as in NumPy."""
     return FLOAT64 if x.dtype.kind in "biu" else x.dtype
+
+
+Method: TypeAlias = Callable[..., Any]
+"""What :func:`writes` makes of a function for operands of any kind."""
 
 
 class Elementwise(Writing):
     """Elementwise functions."""
 
-    def astype(self, x: Operand, dtype: npt.DTypeLike) -> Any:
+    def astype(self, x: Operand, dtype: npt.DTypeLike) -> Array:
         return self.cast(x, dtype) if isinstance(x, Value) else np.asarray(x).astype(dtype)
 
-    def positive(self, x: Array) -> Any:
+    def positive(self, x: Array) -> Array:
         return x
 
     def broadcast_arrays(self, *xs: Operand) -> list[Any]:
@@ -56,21 +60,21 @@ class Elementwise(Writing):
     # ---------------------------------------------------------------------------------------- arithmetic
 
     @writes
-    def negative(self, x: Array) -> Any:
+    def negative(self, x: Array) -> Array:
         return self.elementwise("Neg", x)
 
     @writes
-    def abs(self, x: Array) -> Any:
+    def abs(self, x: Array) -> Array:
         return x if x.dtype == BOOL else self.elementwise("Abs", x)
 
     absolute = abs  # noqa: A003 - the method above
 
     @writes
-    def square(self, x: Array) -> Any:
+    def square(self, x: Array) -> Array:
         return x * x
 
     @writes
-    def divide(self, x: Operand, y: Operand) -> Any:
+    def divide(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         if dtype.kind in "biu":
             x, y = self.value(x, FLOAT64), self.value(y, FLOAT64)
@@ -79,7 +83,7 @@ class Elementwise(Writing):
     true_divide = divide
 
     @writes
-    def floor_divide(self, x: Operand, y: Operand) -> Any:
+    def floor_divide(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         if dtype.kind in "iu":
             return self._whole_quotient(self.value(x, dtype), y)
@@ -92,7 +96,7 @@ class Elementwise(Writing):
         plain = x / y
         return self.where(y == 0, plain, self.where(quotient == 0, self.copysign(quotient, plain), whole))
 
-    def _divisor(self, y: Any, dtype: np.dtype[Any]) -> tuple[Value, Any, Any]:
+    def _divisor(self, y: Any, dtype: np.dtype[Any]) -> tuple[Value, Value | None, Value | None]:
         """y with 1 in the place of 0 and -1, by which runtimes crash; and where these are."""
         if not isinstance(y, Value) and not np.any(np.isin(y, (0, -1))):
             return self.value(y, dtype), None, None
@@ -114,7 +118,7 @@ class Elementwise(Writing):
         return quotient if zero is None else self.where(zero, np.zeros((), x.dtype), quotient)
 
     @writes
-    def remainder(self, x: Operand, y: Operand) -> Any:
+    def remainder(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         if dtype.kind in "iu":
             # The divisor is 1 in the place of -1 and 0: the remainder is 0, as NumPy has it for both.
@@ -127,7 +131,7 @@ class Elementwise(Writing):
     mod = remainder
 
     @writes
-    def fmod(self, x: Operand, y: Operand) -> Any:
+    def fmod(self, x: Operand, y: Operand) -> Array:
         """The remainder with the sign of x."""
         dtype = self.common(x, y)
         if dtype.kind not in "iu":
@@ -140,7 +144,7 @@ class Elementwise(Writing):
         return self.where((rest != 0) & ((x < 0) != (y < 0)), rest - y, rest)
 
     @writes
-    def power(self, x: Operand, y: Operand) -> Any:
+    def power(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         if dtype.kind in "iu":
             return self._whole_power(self.value(x, dtype), self.value(y, dtype))
@@ -165,28 +169,28 @@ class Elementwise(Writing):
     # ------------------------------------------------------------------------------------------ rounding
 
     @writes
-    def round(self, x: Array, decimals: int = 0) -> Any:
+    def round(self, x: Array, decimals: int = 0) -> Array:
         if decimals:
             raise self.missing("rounding to decimals")
         return self.elementwise("Round", x) if x.dtype.kind not in "biu" else x
 
     @writes
-    def trunc(self, x: Array) -> Any:
+    def trunc(self, x: Array) -> Array:
         return self.where(x < 0, self.ceil(x), self.floor(x))
 
     # --------------------------------------------------------------------------------------- comparisons
 
     @writes
-    def not_equal(self, x: Operand, y: Operand) -> Any:
+    def not_equal(self, x: Operand, y: Operand) -> Array:
         return self.logical_not(self.equal(x, y))
 
     @writes
-    def logical_not(self, x: Operand) -> Any:
+    def logical_not(self, x: Operand) -> Array:
         x = self.value(x, BOOL)
         return self.node("Not", [x], BOOL, x.shape)
 
     @writes
-    def where(self, condition: Operand, x: Operand, y: Operand) -> Any:
+    def where(self, condition: Operand, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         if isinstance(condition, (bool, np.bool_)):
             return self.value(x if condition else y, dtype)
@@ -194,24 +198,24 @@ class Elementwise(Writing):
         return self.node("Where", [condition, x, y], dtype, self.broadcast(condition, x, y))
 
     @writes
-    def clip(self, x: Operand, low: Operand, high: Operand) -> Any:
+    def clip(self, x: Operand, low: Operand, high: Operand) -> Array:
         x = x if low is None else self.maximum(x, low)
         return x if high is None else self.minimum(x, high)
 
     @writes
-    def isnan(self, x: Array) -> Any:
+    def isnan(self, x: Array) -> Array:
         if x.dtype.kind in "biu":
             return self.full_like(x, False, BOOL)
         return self.elementwise("IsNaN", x, result=BOOL)
 
     @writes
-    def isinf(self, x: Array) -> Any:
+    def isinf(self, x: Array) -> Array:
         if x.dtype.kind in "biu":
             return self.full_like(x, False, BOOL)
         return self.elementwise("IsInf", x, result=BOOL)
 
     @writes
-    def isfinite(self, x: Array) -> Any:
+    def isfinite(self, x: Array) -> Array:
         if x.dtype.kind in "biu":
             return self.full_like(x, True, BOOL)
         return self.abs(x) < math.inf
@@ -219,13 +223,13 @@ class Elementwise(Writing):
     # ---------------------------------------------------------------------------------------------- bits
 
     @writes
-    def invert(self, x: Array) -> Any:
+    def invert(self, x: Array) -> Array:
         return self.logical_not(x) if x.dtype == BOOL else self.elementwise("BitwiseNot", x)
 
     bitwise_not = invert
 
     @writes
-    def left_shift(self, x: Operand, y: Operand) -> Any:
+    def left_shift(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
         shifted = self.elementwise("BitShift[LEFT]", x, y, direction="LEFT")
@@ -233,7 +237,7 @@ class Elementwise(Writing):
         return self.cast(shifted, dtype)
 
     @writes
-    def right_shift(self, x: Operand, y: Operand) -> Any:
+    def right_shift(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
         if dtype.kind == "i":  # The complement of a negative number is shifted, and complemented again.
@@ -245,7 +249,7 @@ class Elementwise(Writing):
         shifted = shifted if beyond is None else self.where(beyond, np.zeros((), shifted.dtype), shifted)
         return self.cast(shifted ^ mask if dtype.kind == "i" else shifted, dtype)
 
-    def _shifted(self, x: Operand, y: Operand, dtype: np.dtype[Any]) -> tuple[Value, Value, Any]:
+    def _shifted(self, x: Operand, y: Operand, dtype: np.dtype[Any]) -> tuple[Value, Value, Value | None]:
         """The bits of x, the distance, and where the distance exceeds the number of bits, as NumPy allows."""
         bits = np.dtype(f"uint{dtype.itemsize * 8}")
         x = self.cast(self.value(x, dtype), bits)
@@ -256,7 +260,7 @@ class Elementwise(Writing):
         return x, self.where(beyond, np.zeros((), bits), y), beyond
 
     @writes
-    def signbit(self, x: Array) -> Any:
+    def signbit(self, x: Array) -> Array:
         """False for NaN before version 26 of ONNX, which brings the operator that reads bits."""
         if x.dtype.kind in "biu":
             return x < 0
@@ -269,58 +273,58 @@ class Elementwise(Writing):
         return self.node("BitCast", [x], dtype, x.shape, to=np.dtype(dtype))
 
     @writes
-    def copysign(self, x: Operand, y: Operand) -> Any:
+    def copysign(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
         # Not a choice between -|x| and |x|: the runtime's Where makes 0.0 of -0.0.
         return self.abs(x) * self.where(self.signbit(y), np.array(-1, dtype), np.array(1, dtype))
 
     @writes
-    def nextafter(self, x: Operand, y: Operand) -> Any:
+    def nextafter(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
         return elementary.nextafter(self, x, y)
 
     # --------------------------------------------------------------------------------------- mathematics
 
-    def in_float64(self, function: Callable[..., Any], *xs: Operand) -> Value:
+    def in_float64(self, function: Callable[..., Value], *xs: Operand) -> Value:
         """Applies a float64 formula to operands of any dtype, and casts the result back."""
         dtype = self.common(*xs)
         dtype = FLOAT64 if dtype.kind in "biu" else dtype
         return self.cast(function(self, *[self.value(x, FLOAT64) for x in xs]), dtype)
 
     @writes
-    def expm1(self, x: Array) -> Any:
+    def expm1(self, x: Array) -> Array:
         return elementary.expm1(self, self.value(x, _floating(x)))
 
     @writes
-    def log1p(self, x: Array) -> Any:
+    def log1p(self, x: Array) -> Array:
         return elementary.log1p(self, self.value(x, _floating(x)))
 
     @writes
-    def logaddexp(self, x: Operand, y: Operand) -> Any:
+    def logaddexp(self, x: Operand, y: Operand) -> Array:
         dtype = self.common(x, y)
         return elementary.logaddexp(self, self.value(x, dtype), self.value(y, dtype))
 
     @writes
-    def exp2(self, x: Array) -> Any:
+    def exp2(self, x: Array) -> Array:
         return self.power(np.array(2, _floating(x)), x)
 
     @writes
-    def log2(self, x: Operand) -> Any:
+    def log2(self, x: Operand) -> Array:
         return self.in_float64(lambda xp, x: xp.log(x) * (1 / math.log(2)), x)
 
     @writes
-    def log10(self, x: Operand) -> Any:
+    def log10(self, x: Operand) -> Array:
         return self.in_float64(lambda xp, x: xp.log(x) * (1 / math.log(10)), x)
 
     @writes
-    def sin(self, x: Array) -> Any:
+    def sin(self, x: Array) -> Array:
         x = self.value(x, _floating(x))
         return elementary.sin(self, x, self._sine) if x.dtype == FLOAT64 else self._sine(x)
 
     @writes
-    def cos(self, x: Array) -> Any:
+    def cos(self, x: Array) -> Array:
         x = self.value(x, _floating(x))
         return elementary.cos(self, x, self._sine, self._cosine) if x.dtype == FLOAT64 else self._cosine(x)
 
@@ -333,32 +337,32 @@ class Elementwise(Writing):
     # ------------------------------------------------------------------------------------------- complex
 
     @writes
-    def conj(self, x: Array) -> Any:
+    def conj(self, x: Array) -> Array:
         return x
 
     conjugate = conj
 
     @writes
-    def real(self, x: Array) -> Any:
+    def real(self, x: Array) -> Array:
         return x
 
     @writes
-    def imag(self, x: Array) -> Any:
+    def imag(self, x: Array) -> Array:
         return self.zeros_like(x)
 
 
-def _unary(name: str, op_type: str) -> Any:
-    def function(self: Writing, x: Array) -> Any:
+def _unary(name: str, op_type: str) -> Method:
+    def function(self: Writing, x: Array) -> Array:
         return self.elementwise(op_type, self.value(x, _floating(x)) if op_type != "Sign" else x)
 
     function.__name__ = name
     return writes(function)
 
 
-def _unary_in_float32(name: str, op_type: str) -> Any:
+def _unary_in_float32(name: str, op_type: str) -> Method:
     formula = getattr(elementary, name)
 
-    def function(self: Writing, x: Array) -> Any:
+    def function(self: Writing, x: Array) -> Array:
         x = self.value(x, _floating(x))
         return formula(self, x) if x.dtype == FLOAT64 else self.elementwise(op_type, x)
 
@@ -366,34 +370,34 @@ def _unary_in_float32(name: str, op_type: str) -> Any:
     return writes(function)
 
 
-def _through_float64(name: str) -> Any:
+def _through_float64(name: str) -> Method:
     formula = getattr(elementary, name)
 
-    def function(self: Writing, *xs: Operand) -> Any:
+    def function(self: Writing, *xs: Operand) -> Array:
         return self.in_float64(formula, *xs)
 
     function.__name__ = name
     return writes(function)
 
 
-def _binary(name: str, op_type: str, result: npt.DTypeLike | None = None) -> Any:
-    def function(self: Writing, x: Array, y: Operand) -> Any:
+def _binary(name: str, op_type: str, result: npt.DTypeLike | None = None) -> Method:
+    def function(self: Writing, x: Array, y: Operand) -> Array:
         return self.elementwise(op_type, x, y, result=result)
 
     function.__name__ = name
     return writes(function)
 
 
-def _logical(name: str, op_type: str) -> Any:
-    def function(self: Writing, x: Array, y: Operand) -> Any:
+def _logical(name: str, op_type: str) -> Method:
+    def function(self: Writing, x: Array, y: Operand) -> Array:
         return self.elementwise(op_type, self.value(x, BOOL), self.value(y, BOOL))
 
     function.__name__ = name
     return writes(function)
 
 
-def _bitwise(name: str, op_type: str) -> Any:
-    def function(self: Writing, x: Array, y: Operand) -> Any:
+def _bitwise(name: str, op_type: str) -> Method:
+    def function(self: Writing, x: Array, y: Operand) -> Array:
         return self.elementwise(op_type if self.common(x, y) == BOOL else f"Bitwise{op_type}", x, y)
 
     function.__name__ = name

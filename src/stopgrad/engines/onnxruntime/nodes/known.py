@@ -50,7 +50,7 @@ def _are_known(nodes: Nodes, operands: Sequence[Any]) -> list[bool]:
     ]
 
 
-def content(nodes: Nodes, x: Any) -> np.ndarray[Any, Any] | None:
+def content(nodes: Nodes, x: Operand) -> np.ndarray[Any, Any] | None:
     """The content of an operand; None if it is known only when the model runs."""
     if not all(_are_known(nodes, [x])):
         return None
@@ -68,7 +68,7 @@ def content(nodes: Nodes, x: Any) -> np.ndarray[Any, Any] | None:
     return contents[x.name] if isinstance(x, Value) else np.asarray(x)
 
 
-def _operands(nodes: Nodes, x: Any) -> Sequence[Any]:
+def _operands(nodes: Nodes, x: Operand) -> Sequence[Any]:
     origin = nodes.origins.get(x.name) if isinstance(x, Value) else None
     return origin.operands if isinstance(origin, Origin) else ()
 

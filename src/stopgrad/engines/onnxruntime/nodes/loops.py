@@ -20,7 +20,7 @@ class Loops:
 
     def while_loop(
         self, goes_on: Callable[[Any], Any], step: Callable[[Any], Any], start: Sequence[Operand]
-    ) -> Any:
+    ) -> tuple[Value, ...]:
         """Calls *step* on the state while *goes_on* of it is true."""
         xp = self._xp
         state = [xp.value(x) for x in start]
@@ -36,7 +36,7 @@ class Loops:
 
     def fori_loop(
         self, low: int, high: int | Value, step: Callable[[Any, Any], Any], start: Sequence[Operand]
-    ) -> Any:
+    ) -> Value | tuple[Value, ...]:
         """Calls *step* with each number from *low* to *high*, which may be an array."""
         xp = self._xp
         alone = not isinstance(start, (tuple, list))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes import special
 from stopgrad.engines.onnxruntime.nodes.algebra import Algebra
 from stopgrad.engines.onnxruntime.nodes.elementwise import Elementwise
@@ -28,19 +30,19 @@ class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
         return _otherwise(self, np, name)
 
     @functools.cached_property
-    def linalg(self) -> Any:
+    def linalg(self) -> Linalg:
         return Linalg(self, "numpy.linalg")
 
     @functools.cached_property
-    def fft(self) -> Any:
+    def fft(self) -> Part:
         return Part(self, "numpy.fft")
 
     @functools.cached_property
-    def lax(self) -> Any:
+    def lax(self) -> Loops:
         return Loops(self)
 
     @functools.cached_property
-    def special(self) -> Any:
+    def special(self) -> Special:
         return Special(self, "scipy.special")
 
 
@@ -59,45 +61,45 @@ class Part:
 class Linalg(Part):
     """NumPy's linear algebra, as far as elimination computes it."""
 
-    def solve(self, matrix: Operand, rhs: Operand) -> Any:
+    def solve(self, matrix: Operand, rhs: Operand) -> Array:
         return solved(self.xp, self.xp.value(matrix), self.xp.value(rhs), adjoint=False)
 
 
 class Special(Part):
     """SciPy's special functions, by float64 formulas, which are precise enough for all dtypes."""
 
-    def erf(self, x: Operand) -> Any:
+    def erf(self, x: Operand) -> Array:
         if isinstance(x, Value) and x.dtype != np.float64:
             return self.xp.elementwise("Erf", x)
         return self._formula("erf", x)
 
-    def erfc(self, x: Operand) -> Any:
+    def erfc(self, x: Operand) -> Array:
         if isinstance(x, Value) and x.dtype != np.float64:
             return self.xp.cast(special.erfc_in_float32(self.xp, self.xp.value(x, np.float32)), x.dtype)
         return self._formula("erfc", x)
 
-    def zeta(self, s: Value | float, q: Operand) -> Any:
+    def zeta(self, s: Value | float, q: Operand) -> Array:
         if isinstance(s, Value):
             raise self.xp.missing("the zeta function of an unknown order")
         order = float(s)
         return self.xp.in_float64(lambda xp, q: special.zeta(xp, order, q), q)
 
-    def gammainc(self, a: Operand, x: Operand) -> Any:
+    def gammainc(self, a: Operand, x: Operand) -> Array:
         return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, False), a, x)
 
-    def gammaincc(self, a: Operand, x: Operand) -> Any:
+    def gammaincc(self, a: Operand, x: Operand) -> Array:
         return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, True), a, x)
 
-    def betainc(self, a: Operand, b: Operand, x: Operand) -> Any:
+    def betainc(self, a: Operand, b: Operand, x: Operand) -> Array:
         return self.xp.in_float64(special.betainc, a, b, x)
 
-    def _formula(self, name: str, x: Operand) -> Any:
+    def _formula(self, name: str, x: Operand) -> Array:
         if not isinstance(x, Value):
             return _otherwise(self.xp, importlib.import_module("scipy.special"), name)(x)
         return self.xp.in_float64(getattr(special, name), x)
 
 
-def _special(name: str) -> Any:
+def _special(name: str) -> Callable[[Special, Operand], Array]:
     return lambda self, x: self._formula(name, x)
 
 

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from stopgrad.engines.onnxruntime.nodes.layouts import behind, producer
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
 from stopgrad.engines.onnxruntime.nodes.runtime_sizes import Sizes
 from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
+from stopgrad.graph.op import Lowered
 from stopgrad.graph.type_rules import broadcast_shapes
 
 SMALL = 1024
@@ -30,6 +31,10 @@ BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
 
 
+W = TypeVar("W", bound="Writing")
+P = ParamSpec("P")
+
+
 def has_value(x: object) -> bool:
     """Whether something is known only when the model runs."""
     if isinstance(x, (list, tuple)):
@@ -37,12 +42,15 @@ def has_value(x: object) -> bool:
     return isinstance(x, (Value, Dim))
 
 
-def writes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a function that writes nodes: of known operands, NumPy's function of its name is taken."""
+def writes(function: Callable[Concatenate[W, P], Lowered]) -> Callable[Concatenate[W, P], Any]:
+    """Decorator of a function that writes nodes: of known operands, NumPy's function of its name is taken.
+
+    What comes is a value, or whatever NumPy's function gives.
+    """
     numpys = getattr(np, function.__name__, None)
 
     @functools.wraps(function)
-    def call(self: Writing, *args: Operand, **kwargs: Operand) -> Any:
+    def call(self: W, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if numpys is not None and not has_value(args) and not has_value(tuple(kwargs.values())):
             result = numpys(*args, **kwargs)
             if not isinstance(result, np.ndarray) or result.size <= max(SMALL, *map(_count, args)):

@@ -187,7 +187,7 @@ class Nodes:
         return name
 
 
-def _key(attributes: Mapping[str, Any]) -> Any:
+def _key(attributes: Mapping[str, Any]) -> tuple[tuple[str, str], ...] | None:
     """A key by which attributes are compared; None if there is a body among them."""
     parts = []
     for name, value in sorted(attributes.items()):

@@ -73,7 +73,7 @@ class _Backend:
     def __init__(self, xp: Xp) -> None:
         self.namespace = xp
 
-    def array(self, value: Operand, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: Operand, dtype: np.dtype[Any]) -> Array:
         return self.namespace.astype(value, dtype)
 
 

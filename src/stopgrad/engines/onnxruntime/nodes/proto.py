@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from stopgrad.engines.onnxruntime.nodes.forms.gates import DOMAIN
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Body, Function, Named, Node
 from stopgrad.engines.onnxruntime.nodes.program import Program
 from stopgrad.engines.onnxruntime.nodes.tidying import reads
+
+if TYPE_CHECKING:
+    import onnx
 
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 13}
 """The version of the file format that goes with a version of the operators."""
@@ -50,7 +53,7 @@ def model_of(
     stored: Mapping[str, np.ndarray[Any, Any]] | None = None,
     name: str = "stopgrad",
     beside: Beside | None = None,
-) -> Any:
+) -> onnx.ModelProto:
     """A program as an ``onnx.ModelProto``.
 
     Args:
@@ -68,7 +71,7 @@ class _Writer:
         self._helper = onnx.helper
         self._beside = beside
 
-    def model(self, program: Program, stored: dict[str, Any], name: str) -> Any:
+    def model(self, program: Program, stored: dict[str, Any], name: str) -> onnx.ModelProto:
         helper = self._helper
         used = {name for node in program.nodes for name in reads([node])}
         constants = {name: array for name, array in program.constants.items() if name in used}
@@ -95,7 +98,7 @@ class _Writer:
             ir_version=IR_VERSIONS[program.opset],
         )
 
-    def function(self, opset: int, name: str, function: Function) -> Any:
+    def function(self, opset: int, name: str, function: Function) -> onnx.FunctionProto:
         """A function of a gate, or a gradient function."""
         helper = self._helper
         used = set(reads(function.nodes))
@@ -113,7 +116,7 @@ class _Writer:
             list(function.attributes),
         )
 
-    def node(self, node: Node) -> Any:
+    def node(self, node: Node) -> onnx.NodeProto:
         proto = self._helper.make_node(
             node.op_type, node.inputs, node.outputs, name=node.name, domain=node.domain or None
         )
@@ -122,7 +125,7 @@ class _Writer:
         )
         return proto
 
-    def attribute(self, value: object) -> Any:
+    def attribute(self, value: object) -> object:
         if isinstance(value, Body):
             return self._helper.make_graph(
                 [self.node(node) for node in value.nodes],
@@ -136,17 +139,17 @@ class _Writer:
             return self.tensor(value)
         return int(value) if isinstance(value, bool) else value
 
-    def info(self, x: Named) -> Any:
+    def info(self, x: Named) -> onnx.ValueInfoProto:
         return self._helper.make_tensor_value_info(x.name, self.element(x.dtype), dims(x.shape))
 
     def _is_node(self, array: np.ndarray[Any, Any]) -> bool:
         """Whether a constant becomes a node: readers take floating-point initializers for parameters."""
         return array.dtype.kind not in "biu" and (self._beside is None or array.nbytes < Beside.LEAST)
 
-    def constant(self, array: np.ndarray[Any, Any], name: str) -> Any:
+    def constant(self, array: np.ndarray[Any, Any], name: str) -> onnx.NodeProto:
         return self._helper.make_node("Constant", [], [name], name=name, value=self.tensor(array))
 
-    def initializer(self, array: np.ndarray[Any, Any], name: str) -> Any:
+    def initializer(self, array: np.ndarray[Any, Any], name: str) -> onnx.TensorProto:
         """An array of the graph, in the model or beside it."""
         if self._beside is None or array.nbytes < Beside.LEAST:
             return self.tensor(array, name)
@@ -162,7 +165,7 @@ class _Writer:
             ],
         )
 
-    def tensor(self, array: np.ndarray[Any, Any], name: str = "") -> Any:
+    def tensor(self, array: np.ndarray[Any, Any], name: str = "") -> onnx.TensorProto:
         return self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
 
     def element(self, dtype: np.dtype[Any]) -> int:

@@ -24,7 +24,7 @@ FEW = 64
 _SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}
 
 
-def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> Any:
+def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> npt.DTypeLike | None:
     """The dtype of a sum or product: as in NumPy, 64 bits for integers unless a dtype is given."""
     if dtype is not None or x.dtype.kind not in "biu":
         return dtype
@@ -53,7 +53,7 @@ class Reducing(Writing):
     @writes
     def sum(
         self, x: Array, axis: Axes = None, keepdims: bool = False, dtype: npt.DTypeLike | None = None
-    ) -> Any:
+    ) -> Value:
         if x.dtype.kind not in "biu":
             return self._in_parts(self.value(x, dtype), axis, keepdims)
         result = np.dtype(_sum_dtype(x, dtype) or x.dtype)
@@ -91,7 +91,7 @@ class Reducing(Writing):
     @writes
     def prod(
         self, x: Array, axis: Axes = None, keepdims: bool = False, dtype: npt.DTypeLike | None = None
-    ) -> Any:
+    ) -> Value:
         x = self.value(x, _sum_dtype(x, dtype))
         if x.dtype.kind not in "iu":
             return self.reduce("ReduceProd", x, axis, keepdims)
@@ -129,7 +129,7 @@ class Reducing(Writing):
     @writes
     def mean(
         self, x: Array, axis: Axes = None, keepdims: bool = False, dtype: npt.DTypeLike | None = None
-    ) -> Any:
+    ) -> Value:
         x = self.value(x, dtype)
         sizes = [x.shape[a] for a in _places(x, axis)]
         if is_known(sizes) and product(sizes) > FEW:
@@ -137,11 +137,11 @@ class Reducing(Writing):
         return self.reduce("ReduceMean", x, axis, keepdims)
 
     @writes
-    def all(self, x: Array, axis: Axes = None, keepdims: bool = False) -> Any:
+    def all(self, x: Array, axis: Axes = None, keepdims: bool = False) -> Value:
         return self._extreme("ReduceMin", self.value(x, BOOL), axis, keepdims, None)
 
     @writes
-    def any(self, x: Array, axis: Axes = None, keepdims: bool = False) -> Any:
+    def any(self, x: Array, axis: Axes = None, keepdims: bool = False) -> Value:
         return self._extreme("ReduceMax", self.value(x, BOOL), axis, keepdims, None)
 
     # --------------------------------------------------------------------------------- what is ordered
@@ -156,11 +156,11 @@ class Reducing(Writing):
         return self.cast(x, signed) ^ first, lambda y: self.cast(y ^ first, dtype)
 
     @writes
-    def max(self, x: Value, axis: Axes = None, keepdims: bool = False, initial: float | None = None) -> Any:
+    def max(self, x: Value, axis: Axes = None, keepdims: bool = False, initial: float | None = None) -> Value:
         return self._extreme("ReduceMax", x, axis, keepdims, initial)
 
     @writes
-    def min(self, x: Value, axis: Axes = None, keepdims: bool = False, initial: float | None = None) -> Any:
+    def min(self, x: Value, axis: Axes = None, keepdims: bool = False, initial: float | None = None) -> Value:
         return self._extreme("ReduceMin", x, axis, keepdims, initial)
 
     amax = max  # noqa: A003 - the methods above
@@ -193,17 +193,17 @@ class Reducing(Writing):
         place = self.node(op_type.replace("Reduce", "Arg"), [table], INT64, shape, axis=1, keepdims=1)
         return self.node("GatherElements", [table, place], table.dtype, shape, axis=1)
 
-    def _is_empty(self, x: Value) -> Any:
+    def _is_empty(self, x: Value) -> Value:
         return self.equal(self.value(x.size), 0)
 
     # ------------------------------------------------------------------------------------------- where
 
     @writes
-    def argmax(self, x: Value, axis: int | None = None, keepdims: bool = False) -> Any:
+    def argmax(self, x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
         return self._arg("ArgMax", x, axis, keepdims)
 
     @writes
-    def argmin(self, x: Value, axis: int | None = None, keepdims: bool = False) -> Any:
+    def argmin(self, x: Value, axis: int | None = None, keepdims: bool = False) -> Value:
         return self._arg("ArgMin", x, axis, keepdims)
 
     def _arg(self, op_type: str, x: Value, axis: int | None, keepdims: bool) -> Value:

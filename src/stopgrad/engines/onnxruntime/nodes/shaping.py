@@ -19,7 +19,7 @@ from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 class Shaping(Writing):
     """Functions that make, reshape and join arrays."""
 
-    def asarray(self, x: Operand, dtype: npt.DTypeLike | None = None) -> Any:
+    def asarray(self, x: Operand, dtype: npt.DTypeLike | None = None) -> Array:
         if has_value(x):
             return self.value(x, dtype)
         return np.asarray(x, dtype)
@@ -28,7 +28,7 @@ class Shaping(Writing):
 
     # ------------------------------------------------------------------------------------------- made
 
-    def full(self, shape: Size | Sequence[Size], value: Operand, dtype: npt.DTypeLike | None = None) -> Any:
+    def full(self, shape: Size | Sequence[Size], value: Operand, dtype: npt.DTypeLike | None = None) -> Array:
         shape = _sizes(shape)
         if not has_value(value):
             filled = np.asarray(value, dtype)
@@ -39,19 +39,19 @@ class Shaping(Writing):
                 return self.node("ConstantOfShape", [sizes], filled.dtype, shape, value=filled.reshape(1))
         return self.broadcast_to(self.value(value, dtype), shape)
 
-    def zeros(self, shape: Size | Sequence[Size], dtype: npt.DTypeLike = np.float64) -> Any:
+    def zeros(self, shape: Size | Sequence[Size], dtype: npt.DTypeLike = np.float64) -> Array:
         return self.full(shape, 0, dtype)
 
-    def ones(self, shape: Size | Sequence[Size], dtype: npt.DTypeLike = np.float64) -> Any:
+    def ones(self, shape: Size | Sequence[Size], dtype: npt.DTypeLike = np.float64) -> Array:
         return self.full(shape, 1, dtype)
 
-    def zeros_like(self, x: Array, dtype: npt.DTypeLike | None = None) -> Any:
+    def zeros_like(self, x: Array, dtype: npt.DTypeLike | None = None) -> Array:
         return self.full(x.shape, 0, x.dtype if dtype is None else dtype)
 
-    def ones_like(self, x: Array, dtype: npt.DTypeLike | None = None) -> Any:
+    def ones_like(self, x: Array, dtype: npt.DTypeLike | None = None) -> Array:
         return self.full(x.shape, 1, x.dtype if dtype is None else dtype)
 
-    def full_like(self, x: Array, value: Operand, dtype: npt.DTypeLike | None = None) -> Any:
+    def full_like(self, x: Array, value: Operand, dtype: npt.DTypeLike | None = None) -> Array:
         return self.full(x.shape, value, x.dtype if dtype is None else dtype)
 
     empty = zeros
@@ -60,7 +60,7 @@ class Shaping(Writing):
     @writes
     def arange(
         self, start: Size, stop: Size | None = None, step: int = 1, dtype: np.dtype[Any] | None = None
-    ) -> Any:
+    ) -> Array:
         """A range of integers; its bounds may be symbolic."""
         first, last = (0, start) if stop is None else (start, stop)
         count = at_least((last - first + (step - (1 if step > 0 else -1))) // step, 0)
@@ -74,7 +74,7 @@ class Shaping(Writing):
     # ------------------------------------------------------------------------------------------ shaped
 
     @writes
-    def broadcast_to(self, x: Operand, shape: Size | Sequence[Size]) -> Any:
+    def broadcast_to(self, x: Operand, shape: Size | Sequence[Size]) -> Array:
         x = self.value(x)
         shape = _sizes(shape)
         if x.shape == shape:
@@ -91,7 +91,7 @@ class Shaping(Writing):
         return self.node("Expand", [x, self.shape(sizes)], x.dtype, shape)
 
     @writes
-    def reshape(self, x: Operand, shape: Size | Sequence[Size]) -> Any:
+    def reshape(self, x: Operand, shape: Size | Sequence[Size]) -> Array:
         x = self.value(x)
         shape = _sizes(shape)
         others = [size for size in shape if isinstance(size, Dim) or size != -1]
@@ -109,7 +109,7 @@ class Shaping(Writing):
         return self.node("Reshape", [x, sizes], x.dtype, shape, **zero)
 
     @writes
-    def transpose(self, x: Operand, axes: Sequence[int] | None = None) -> Any:
+    def transpose(self, x: Operand, axes: Sequence[int] | None = None) -> Array:
         x = self.value(x)
         axes = tuple(range(x.ndim))[::-1] if axes is None else tuple(int(a) % x.ndim for a in axes)
         before = source(self, x)
@@ -120,18 +120,18 @@ class Shaping(Writing):
         return self.node("Transpose", [x], x.dtype, [x.shape[a] for a in axes], perm=list(axes))
 
     @writes
-    def swapaxes(self, x: Array, a: int, b: int) -> Any:
+    def swapaxes(self, x: Array, a: int, b: int) -> Array:
         axes = list(range(x.ndim))
         axes[a], axes[b] = axes[b], axes[a]
         return self.transpose(x, axes)
 
     @writes
-    def moveaxis(self, x: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    def moveaxis(self, x: Array, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
         order = np.moveaxis(np.empty(tuple(range(x.ndim))), source, destination).shape
         return self.transpose(x, order)
 
     @writes
-    def expand_dims(self, x: Array, axis: int | Sequence[int]) -> Any:
+    def expand_dims(self, x: Array, axis: int | Sequence[int]) -> Array:
         axes = [axis] if isinstance(axis, int) else list(axis)
         ndim = x.ndim + len(axes)
         axes = sorted(a % ndim for a in axes)
@@ -140,7 +140,7 @@ class Shaping(Writing):
         return self.node("Unsqueeze", [x, np.array(axes, np.int64)], x.dtype, shape)
 
     @writes
-    def squeeze(self, x: Array, axis: int | Sequence[int] | None = None) -> Any:
+    def squeeze(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
         if axis is None:
             axes = [i for i, size in enumerate(x.shape) if not isinstance(size, Dim) and size == 1]
         else:
@@ -151,7 +151,7 @@ class Shaping(Writing):
     # ------------------------------------------------------------------------------------------ joined
 
     @writes
-    def concatenate(self, xs: Sequence[Any], axis: int = 0) -> Any:
+    def concatenate(self, xs: Sequence[Any], axis: int = 0) -> Array:
         dtype = self.common(*xs)
         values = [self.value(x, dtype) for x in xs]
         axis %= values[0].ndim
@@ -162,7 +162,7 @@ class Shaping(Writing):
         return self.node("Concat", values, dtype, shape, axis=axis)
 
     @writes
-    def stack(self, xs: Sequence[Any], axis: int = 0) -> Any:
+    def stack(self, xs: Sequence[Any], axis: int = 0) -> Array:
         dtype = self.common(*xs)
         return self.concatenate([self.expand_dims(self.value(x, dtype), axis) for x in xs], axis)
 

@@ -22,11 +22,11 @@ LAST = 2**63 - 1
 class Slicing(Writing):
     """Functions that take parts of arrays."""
 
-    def ints(self, numbers: Sequence[Any]) -> Any:
+    def ints(self, numbers: Sequence[Any]) -> Array:
         """Integers and sizes as a vector of int64: a NumPy array if all are known, else a value."""
         return np.array(numbers, np.int64).reshape(-1) if is_known(numbers) else self.shape(numbers)
 
-    def cut(self, x: Array, spans: Sequence[tuple[Any, Any, int]]) -> Any:
+    def cut(self, x: Array, spans: Sequence[tuple[Any, Any, int]]) -> Array:
         """One Slice. *spans* are the first element, the number of elements and the step along each axis."""
         spans = [tuple(span) for span in spans]
         axes = [a for a, (size, span) in enumerate(zip(x.shape, spans, strict=True)) if span != (0, size, 1)]
@@ -39,11 +39,11 @@ class Slicing(Writing):
             parts.append(self.ints([spans[a][2] for a in axes]))
         return self.node("Slice", [x, *parts], x.dtype, [count for _, count, _ in spans])
 
-    def part(self, x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Any:
+    def part(self, x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Array:
         """A slice along one axis."""
         return self.cut(x, [(start, count, step) if a == axis else (0, n, 1) for a, n in enumerate(x.shape)])
 
-    def padded(self, x: Array, around: Sequence[Sequence[Any]], value: Any = None) -> Any:
+    def padded(self, x: Array, around: Sequence[Sequence[Any]], value: Any = None) -> Array:
         """*x* padded before and after each axis; negative numbers remove elements."""
         axes = [a for a, pair in enumerate(around) if any(isinstance(n, Dim) or n for n in pair)]
         if not axes:
@@ -54,18 +54,18 @@ class Slicing(Writing):
         return self.node("Pad", [x, pads, *fill], x.dtype, shape)
 
     @writes
-    def pad(self, x: Operand, pad_width: Sequence[Sequence[Size]], constant_values: Operand = 0) -> Any:
+    def pad(self, x: Operand, pad_width: Sequence[Sequence[Size]], constant_values: Operand = 0) -> Array:
         x = self.value(x)
         return self.padded(x, pad_width, self.astype(constant_values, x.dtype))
 
     @writes
-    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Any:
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
         chosen = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
         axes = [int(a) % x.ndim for a in chosen]
         return self.cut(x, [(n - 1, n, -1) if a in axes else (0, n, 1) for a, n in enumerate(x.shape)])
 
     @writes
-    def split(self, x: Array, places: int | Sequence[Size], axis: int = 0) -> Any:
+    def split(self, x: Array, places: int | Sequence[Size], axis: int = 0) -> list[Value]:
         """Splits into a number of equal parts, or at positions, as NumPy does."""
         axis %= x.ndim
         total = x.shape[axis]
@@ -82,7 +82,7 @@ class Slicing(Writing):
         return self.write("Split", [x, self.ints(sizes)], types, axis=axis)
 
     @writes
-    def tile(self, x: Operand, reps: Size | Sequence[Size]) -> Any:
+    def tile(self, x: Operand, reps: Size | Sequence[Size]) -> Array:
         x, reps = self.value(x), [reps] if isinstance(reps, (int, Dim)) else list(reps)
         if len(reps) < x.ndim:
             reps = [1] * (x.ndim - len(reps)) + reps
@@ -92,12 +92,12 @@ class Slicing(Writing):
 
     # ----------------------------------------------------------------------------------------- indexed
 
-    def getitem(self, x: Value, index: Any) -> Any:
+    def getitem(self, x: Array, index: Index) -> Array:
         """Basic indexing by integers, slices, None and an ellipsis; or by one array along one axis."""
         index = index if isinstance(index, tuple) else (index,)
         ellipsis = next((n for n, i in enumerate(index) if i is Ellipsis), len(index))
         used = sum(i is not None and i is not Ellipsis for i in index)
-        whole = (*index[:ellipsis], *[slice(None)] * (x.ndim - used), *index[ellipsis + 1 :])
+        whole: tuple[Any, ...] = (*index[:ellipsis], *[slice(None)] * (x.ndim - used), *index[ellipsis + 1 :])
         if any(isinstance(i, (Value, np.ndarray, list)) for i in whole):
             return self._indexed_by_array(x, whole)
         spans: list[Any] = []
@@ -117,7 +117,7 @@ class Slicing(Writing):
         x = self.squeeze(x, dropped) if dropped else x
         return self.expand_dims(x, added) if added else x
 
-    def _indexed_by_array(self, x: Value, index: Sequence[Any]) -> Any:
+    def _indexed_by_array(self, x: Array, index: Sequence[Any]) -> Array:
         arrays = [a for a, i in enumerate(index) if isinstance(i, (Value, np.ndarray, list))]
         others = [i for a, i in enumerate(index) if a not in arrays]
         if len(arrays) != 1 or any(i != slice(None) for i in others):
@@ -125,7 +125,7 @@ class Slicing(Writing):
         return self.take(x, index[arrays[0]], arrays[0])
 
     @writes
-    def take(self, x: Array, indices: Operand, axis: int | None = None) -> Any:
+    def take(self, x: Array, indices: Operand, axis: int | None = None) -> Array:
         """NumPy's ``take``, for indices that all lie in the axis."""
         if axis is None:
             x, axis = self.reshape(x, (product(x.shape),)), 0
@@ -140,7 +140,7 @@ class Slicing(Writing):
         )
 
     @writes
-    def take_along_axis(self, x: Array, indices: Operand, axis: int = -1) -> Any:
+    def take_along_axis(self, x: Array, indices: Operand, axis: int = -1) -> Array:
         """NumPy's ``take_along_axis``, for indices that all lie in the axis; other axes broadcast."""
         x, positions = self.value(x), self._index(indices)
         axis %= x.ndim

@@ -33,13 +33,13 @@ _SHIFTED = 10
 """How far arguments are shifted up before asymptotic series of the gamma family are used."""
 
 
-def _exp_of_minus_square(xp: Writing, x: Value) -> Any:
+def _exp_of_minus_square(xp: Writing, x: Value) -> Value:
     """exp(-x²) without the rounding error of x²: by the exact square of a rounded x, and a correction."""
     head = xp.round(x * 16) * 0.0625
     return xp.exp(-(head * head)) * xp.exp((head - x) * (head + x))
 
 
-def _erfc_right(xp: Writing, a: Value) -> Any:
+def _erfc_right(xp: Writing, a: Value) -> Value:
     """erfc(a) for a ≥ 0."""
     t = xp.where(a == math.inf, xp.ones_like(a), (a - 2) / (a + 2))
     scaled = horner(series.SCALED_ERFC, t) / (1 + 2 * a)
@@ -47,14 +47,14 @@ def _erfc_right(xp: Writing, a: Value) -> Any:
     return _exp_of_minus_square(xp, bounded) * scaled
 
 
-def erf(xp: Writing, x: Value) -> Any:
+def erf(xp: Writing, x: Value) -> Value:
     a = xp.abs(x)
     z = xp.minimum(a * a, 1)
     near = x * horner(series.ERF, on(0, 1, z))
     return xp.where(a < 1, near, xp.copysign(1 - _erfc_right(xp, a), x))
 
 
-def erfc(xp: Writing, x: Value) -> Any:
+def erfc(xp: Writing, x: Value) -> Value:
     a = xp.abs(x)
     z = xp.minimum(a * a, 1)
     near = x * horner(series.ERF, on(0, 1, z))
@@ -62,7 +62,7 @@ def erfc(xp: Writing, x: Value) -> Any:
     return xp.where(a < 0.5, 1 - near, xp.where(x < 0, 2 - right, right))
 
 
-def erfc_in_float32(xp: Writing, x: Value) -> Any:
+def erfc_in_float32(xp: Writing, x: Value) -> Value:
     """erfc for float32, with a third of the nodes of :func:`erfc`. The derivative of GELU needs it."""
     a = xp.minimum(xp.abs(x), np.float32(12))
     scaled = horner(series.SCALED_ERFC_IN_FLOAT32, (a - 2) / (a + 2)) / (1 + 2 * a)
@@ -70,7 +70,7 @@ def erfc_in_float32(xp: Writing, x: Value) -> Any:
     return xp.where(x < 0, 2 - right, right)
 
 
-def _tail_quantile(xp: Writing, p: Value) -> Any:
+def _tail_quantile(xp: Writing, p: Value) -> Value:
     """The quantile of the standard normal distribution for 0 ≤ p < 0.1."""
     r = xp.sqrt(-xp.log(p))
     near = horner(series.NEAR_QUANTILE, on(1.5, 4, xp.minimum(r, 4)))
@@ -78,17 +78,17 @@ def _tail_quantile(xp: Writing, p: Value) -> Any:
     return xp.where(p == 0, -math.inf, -xp.where(r < 4, near, far))
 
 
-def _middle_quantile(y: Value) -> Any:
+def _middle_quantile(y: Value) -> Value:
     return y * horner(series.MIDDLE_QUANTILE, on(0, 0.17, y * y))
 
 
-def ndtri(xp: Writing, p: Value) -> Any:
+def ndtri(xp: Writing, p: Value) -> Value:
     y = p - 0.5
     tail = _tail_quantile(xp, xp.where(y < 0, p, 1 - p))
     return xp.where(xp.abs(y) < 0.4, _middle_quantile(y), xp.where(y < 0, tail, -tail))
 
 
-def erfinv(xp: Writing, x: Value) -> Any:
+def erfinv(xp: Writing, x: Value) -> Value:
     a = xp.abs(x)
     tail = xp.copysign(_tail_quantile(xp, (1 - a) * 0.5), x)
     return xp.where(a < 0.8, _middle_quantile(x * 0.5), tail) * math.sqrt(0.5)
@@ -97,12 +97,12 @@ def erfinv(xp: Writing, x: Value) -> Any:
 # ---------------------------------------------------------------------------------------------- gamma
 
 
-def _sine_of_pi(xp: Writing, x: Value) -> Any:
+def _sine_of_pi(xp: Writing, x: Value) -> Value:
     """|sin πx|, exact zeros included."""
     return xp.abs(xp.sin((x - xp.round(x)) * math.pi))
 
 
-def _lgamma_right(xp: Writing, x: Value) -> Any:
+def _lgamma_right(xp: Writing, x: Value) -> Value:
     """log Γ(x) for x > 0."""
     up = xp.where(x < 0.5, x + 1, x)
     low = (up - 1) * (up - 2) * horner(series.LGAMMA_LOW, on(0.5, 3, xp.minimum(up, 3)))
@@ -116,7 +116,7 @@ def _lgamma_right(xp: Writing, x: Value) -> Any:
     return xp.where(x < 3, low, xp.where(x < 8, middle, xp.where(x == math.inf, x, stirling)))
 
 
-def gammaln(xp: Writing, x: Value) -> Any:
+def gammaln(xp: Writing, x: Value) -> Value:
     """log |Γ(x)|; by reflection (DLMF 5.5.3) for x < 0."""
     left = x < 0
     right = _lgamma_right(xp, xp.where(left, 1 - x, x))
@@ -125,7 +125,7 @@ def gammaln(xp: Writing, x: Value) -> Any:
     return xp.where((xp.abs(x) == math.inf) | (left & (sine == 0)), math.inf, value)
 
 
-def digamma(xp: Writing, x: Value) -> Any:
+def digamma(xp: Writing, x: Value) -> Value:
     """ψ(x) for x > 0: shifted up by the recurrence (DLMF 5.5.2), then the asymptotic series (DLMF 5.11.2)."""
     low = x < _SHIFTED
     back = xp.zeros_like(x)
@@ -139,7 +139,7 @@ def digamma(xp: Writing, x: Value) -> Any:
     return xp.where(low, asymptotic - back, asymptotic)
 
 
-def zeta(xp: Writing, s: float, q: Value) -> Any:
+def zeta(xp: Writing, s: float, q: Value) -> Value:
     """The Hurwitz zeta function for a known s > 1 and q > 0, by Euler and Maclaurin (DLMF 25.11.5)."""
     total = xp.zeros_like(q)
     for k in range(_SHIFTED):
@@ -162,17 +162,19 @@ _PRECISE = 2.0**-53
 _TINY = 1e-300
 
 
-def _converging(xp: Writing, step: Callable[..., Any], state: tuple[Any, ...]) -> tuple[Any, ...]:
+def _converging(
+    xp: Writing, step: Callable[[tuple[Value, ...]], tuple[Value, ...]], state: tuple[Value, ...]
+) -> tuple[Value, ...]:
     """Steps until all terms, the last part of the state, are negligible. The first part counts the rounds."""
     goes_on = lambda state: xp.any(xp.abs(state[-1]) > _PRECISE) & (state[0] < _ROUNDS)
     last: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
     return last
 
 
-def _lower_series(xp: Writing, a: Value, x: Value) -> Any:
+def _lower_series(xp: Writing, a: Value, x: Value) -> Value:
     """Σ xⁿ / (a (a + 1) … (a + n)) (DLMF 8.7.1)."""
 
-    def step(state: tuple[Value, ...]) -> Any:
+    def step(state: tuple[Value, ...]) -> tuple[Value, ...]:
         n, total, term, _ = state
         term = term * (x / (a + n))
         return n + 1.0, total + term, term, term / total
@@ -182,13 +184,19 @@ def _lower_series(xp: Writing, a: Value, x: Value) -> Any:
     return _converging(xp, step, (one, first, first, xp.ones_like(first)))[1]
 
 
-def _lentz(xp: Writing, step: Callable[..., Any], start: Value, below: Value, above: Value) -> Any:
+def _lentz(
+    xp: Writing,
+    step: Callable[[Value], tuple[Value, Value | float]],
+    start: Value,
+    below: Value,
+    above: Value,
+) -> Value:
     """A continued fraction by W. J. Lentz's method, as modified by I. J. Thompson and A. R. Barnett 1986.
 
     ``step(n)`` returns the n-th numerator and denominator.
     """
 
-    def next_(state: tuple[Value, ...]) -> Any:
+    def next_(state: tuple[Value, ...]) -> tuple[Value, ...]:
         n, fraction, c, d, _ = state
         up, down = step(n)
         d = down + up * d
@@ -201,7 +209,7 @@ def _lentz(xp: Writing, step: Callable[..., Any], start: Value, below: Value, ab
     return _converging(xp, next_, (one, start, above, below, xp.ones_like(start)))[1]
 
 
-def _upper_fraction(xp: Writing, a: Value, x: Value) -> Any:
+def _upper_fraction(xp: Writing, a: Value, x: Value) -> Value:
     """The continued fraction of Γ(a, x) exp(x) x⁻ᵃ (DLMF 8.9.2)."""
     first = x + 1 - a
     step = lambda n: (n * (a - n), first + n * 2.0)
@@ -209,7 +217,7 @@ def _upper_fraction(xp: Writing, a: Value, x: Value) -> Any:
     return _lentz(xp, step, below, below, xp.full_like(first, 1 / _TINY))
 
 
-def gammainc(xp: Writing, a: Value, x: Value, upper: bool) -> Any:
+def gammainc(xp: Writing, a: Value, x: Value, upper: bool) -> Value:
     """P(a, x) or, if *upper*, Q(a, x)."""
     a, x = xp.broadcast_arrays(a, x)
     inside = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
@@ -228,7 +236,7 @@ def gammainc(xp: Writing, a: Value, x: Value, upper: bool) -> Any:
     return xp.where(undefined, math.nan, xp.where(inside, probability, edge))
 
 
-def betainc(xp: Writing, a: Value, b: Value, x: Value) -> Any:
+def betainc(xp: Writing, a: Value, b: Value, x: Value) -> Value:
     """Iₓ(a, b), from the side on which the continued fraction (DLMF 8.17.22) converges."""
     a, b, x = xp.broadcast_arrays(a, b, x)
     inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
@@ -237,7 +245,7 @@ def betainc(xp: Writing, a: Value, b: Value, x: Value) -> Any:
     p, q = xp.where(turned, b, a), xp.where(turned, a, b)
     z = xp.where(turned, 1 - y, y)
 
-    def step(n: Value) -> Any:
+    def step(n: Value) -> tuple[Value, Value | float]:
         m = xp.floor(n * 0.5)
         odd = -(p + m) * (p + q + m) * z / ((p + 2 * m) * (p + 2 * m + 1))
         even = m * (q - m) * z / ((p + 2 * m - 1) * (p + 2 * m))
@@ -261,27 +269,27 @@ def _bessel(xp: Writing, a: Value, near: Sequence[float], far: Sequence[float]) 
     return low, horner(far, 16 / high - 1) / xp.sqrt(high)
 
 
-def i0e(xp: Writing, x: Value) -> Any:
+def i0e(xp: Writing, x: Value) -> Value:
     a = xp.abs(x)
     low, high = _bessel(xp, a, series.I0_NEAR, series.I0_FAR)
     return xp.where(a < 8, low, high)
 
 
-def i1e(xp: Writing, x: Value) -> Any:
+def i1e(xp: Writing, x: Value) -> Value:
     a = xp.abs(x)
     low, high = _bessel(xp, a, series.I1_NEAR, series.I1_FAR)
     return xp.where(a < 8, low * x, xp.copysign(high, x))
 
 
-def _unscaled(xp: Writing, y: Value, x: Value) -> Any:
+def _unscaled(xp: Writing, y: Value, x: Value) -> Value:
     """y exp |x|, which may be finite where exp |x| is not."""
     half = xp.exp(xp.abs(x) * 0.5)
     return y * half * half
 
 
-def i0(xp: Writing, x: Value) -> Any:
+def i0(xp: Writing, x: Value) -> Value:
     return _unscaled(xp, i0e(xp, x), x)
 
 
-def i1(xp: Writing, x: Value) -> Any:
+def i1(xp: Writing, x: Value) -> Value:
     return _unscaled(xp, i1e(xp, x), x)

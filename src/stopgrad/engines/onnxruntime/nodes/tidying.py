@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -83,7 +82,7 @@ class _Fusing:
             return None
         return node
 
-    def shape(self, name: str) -> Any:
+    def shape(self, name: str) -> Shape:
         return self._nodes.types[name][1]
 
     def vector(self, name: str, channels: Size) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -10,9 +11,13 @@ import numpy.typing as npt
 
 from stopgrad.base.arrays import Array, Namespace
 from stopgrad.base.types import Dim, Shape, Size, product
+from stopgrad.graph.operands import NumpyArray
 
 Operand: TypeAlias = "Array | Dim | complex | Sequence[Operand]"
 """What can become a value: values, sizes, numbers, NumPy's arrays, and lists of these."""
+_Place: TypeAlias = "Size | slice | EllipsisType | Value | NumpyArray | list[int] | None"
+Index: TypeAlias = "_Place | tuple[_Place, ...]"
+"""What an index of a value can be, in all or along an axis."""
 
 
 class Value:
@@ -50,8 +55,8 @@ class Value:
         def __le__(self, other: Operand) -> Value: ...
         def __gt__(self, other: Operand) -> Value: ...
         def __ge__(self, other: Operand) -> Value: ...
-        def __eq__(self, other: object) -> Any: ...
-        def __ne__(self, other: object) -> Any: ...
+        def __eq__(self, other: object) -> Value: ...  # type: ignore[override]  # by element
+        def __ne__(self, other: object) -> Value: ...  # type: ignore[override]  # by element
         def __hash__(self) -> int: ...
         def __neg__(self) -> Value: ...
         def __abs__(self) -> Value: ...
@@ -77,27 +82,27 @@ class Value:
         return product(self.shape)
 
     @property
-    def T(self) -> Any:  # noqa: N802 - as NumPy has it
+    def T(self) -> Value:  # noqa: N802 - as NumPy has it
         return self.xp.transpose(self)
 
     @property
-    def real(self) -> Any:
+    def real(self) -> Value:
         return self.xp.real(self)
 
     @property
-    def imag(self) -> Any:
+    def imag(self) -> Value:
         return self.xp.imag(self)
 
-    def astype(self, dtype: npt.DTypeLike, copy: bool = True) -> Any:
+    def astype(self, dtype: npt.DTypeLike, copy: bool = True) -> Value:
         return self.xp.astype(self, dtype)
 
-    def reshape(self, *shape: Size | Sequence[Size]) -> Any:
+    def reshape(self, *shape: Size | Sequence[Size]) -> Value:
         return self.xp.reshape(self, shape[0] if len(shape) == 1 else shape)
 
-    def transpose(self, *axes: int) -> Any:
+    def transpose(self, *axes: int) -> Value:
         return self.xp.transpose(self, *axes)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Value:
         return self.xp.getitem(self, index)
 
     def __len__(self) -> int:
@@ -123,7 +128,7 @@ class Value:
         return f"<Value {self.name}: {self.dtype}{list(self.shape)}>"
 
 
-def _method(name: str) -> Any:
+def _method(name: str) -> Callable[..., Value]:
     return lambda self, *args, **kwargs: getattr(self.xp, name)(self, *args, **kwargs)
 
 

@@ -98,10 +98,10 @@ class Symbol:
     def astype(self, dtype: npt.DTypeLike) -> Symbol:
         return self.recorder.astype(self, dtype)
 
-    def __getitem__(self, _: object) -> Any:
+    def __getitem__(self, _: object) -> NoReturn:
         raise Refused("indexing")
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> NoReturn:
         raise Refused("iteration")
 
     def __bool__(self) -> bool:

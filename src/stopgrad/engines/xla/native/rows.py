@@ -61,7 +61,7 @@ class _Namespace:
     def __init__(self, recorder: Recorder) -> None:
         self.namespace = recorder
 
-    def array(self, value: Operand, dtype: np.dtype[Any]) -> Any:
+    def array(self, value: Operand, dtype: np.dtype[Any]) -> Symbol:
         return self.namespace.array(value, dtype)
 
 

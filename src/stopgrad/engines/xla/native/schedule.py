@@ -15,6 +15,7 @@ import numpy as np
 
 from stopgrad.engines.xla.native.recording import COLUMNS, FULL, NUMBER, ROW, VECTOR, Node
 from stopgrad.graph.graph import Output
+from stopgrad.graph.operands import NumpyArray
 
 INSTRUCTIONS = (
     "Copy", "Negative", "Abs", "Sign", "Square", "Sqrt", "Floor", "Ceil", "Round", "Exp", "Expm1", "Log",
@@ -413,7 +414,7 @@ def encode(rows: int, columns: int, results: Sequence[Result]) -> tuple[list[Out
     return schedule.inputs, _laid_out(schedule)
 
 
-def _laid_out(schedule: Schedule) -> Any:
+def _laid_out(schedule: Schedule) -> NumpyArray:
     rows, columns = schedule._rows, schedule._columns
     sums = [i for i, result in enumerate(schedule._results) if result.node.kind == COLUMNS]
     finals = [

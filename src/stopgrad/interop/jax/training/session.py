@@ -15,7 +15,7 @@ from stopgrad.interop.jax.training.retraced_flow import flow_for
 from stopgrad.interop.jax.training.training_errors import explained
 from stopgrad.interop.shared.recorded_steps import USUAL, Schedule
 
-for _module in (calls, optimizing):  # As JAX's own, their lines are no places of operations.
+for _module in (gradient_calls, optimizing):  # As JAX's own, their lines are no places of operations.
     source_info.register_exclusion(str(_module.__file__))
 
 

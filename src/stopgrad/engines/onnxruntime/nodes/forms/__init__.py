@@ -6,8 +6,7 @@ the attributes; also ``types`` and ``run``, if it has parameters of these names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from stopgrad.engines.onnxruntime.nodes.forms.composites import COMPOSITES
 from stopgrad.engines.onnxruntime.nodes.forms.control import CONTROL
@@ -21,9 +20,9 @@ from stopgrad.engines.onnxruntime.nodes.forms.pools import POOLS
 from stopgrad.engines.onnxruntime.nodes.forms.products import PRODUCTS
 from stopgrad.engines.onnxruntime.nodes.forms.refusals import REFUSALS
 from stopgrad.engines.onnxruntime.nodes.forms.slices import SLICES
-from stopgrad.graph.op import Op, Unsupported
+from stopgrad.graph.op import Lowering, Op
 
-FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {
+FORMS: Mapping[type[Op], Lowering] = {
     **COMPOSITES,
     **CONTROL,
     **CONVOLUTIONS,

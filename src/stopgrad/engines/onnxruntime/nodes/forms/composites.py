@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -34,20 +33,20 @@ def _is_long(sizes: Sequence[Size]) -> bool:
     return is_known(sizes) and math.prod(sizes) > _LONG
 
 
-def _softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Any:
+def _softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Array:
     if len(axis) != 1 or _is_long([x.shape[axis[0]]]):
         return Softmax.lower(xp, x, axis=axis)
     return xp.node("Softmax", [x], x.dtype, x.shape, axis=axis[0])
 
 
-def _log_softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Any:
+def _log_softmax(xp: Writing, x: Array, *, axis: tuple[int, ...]) -> Array:
     """Not for float64, for which the runtime's operator gets infinities wrong."""
     if len(axis) != 1 or _is_long([x.shape[axis[0]]]) or x.dtype == _FLOAT64:
         return LogSoftmax.lower(xp, x, axis=axis)
     return xp.node("LogSoftmax", [x], x.dtype, x.shape, axis=axis[0])
 
 
-def _layer_norm(xp: Writing, x: Array, *, axis: tuple[int, ...], epsilon: float) -> Any:
+def _layer_norm(xp: Writing, x: Array, *, axis: tuple[int, ...], epsilon: float) -> Array:
     """LayerNormalization over the last axes. Scale and offset are operations of their own."""
     first = min(axis, default=0)
     last = tuple(range(first, x.ndim))
@@ -65,7 +64,7 @@ def _layer_norm(xp: Writing, x: Array, *, axis: tuple[int, ...], epsilon: float)
     return xp.node("LayerNormalization", [x, ones], x.dtype, x.shape, axis=first, epsilon=epsilon)
 
 
-def _mean(xp: Writing, x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+def _mean(xp: Writing, x: Array, *, axis: tuple[int, ...], keepdims: bool) -> Array:
     """ReduceMean where the number of elements is known: of none, its result is 0 instead of NaN."""
     sizes = [x.shape[a] for a in axis]
     if x.dtype not in (_FLOAT32, _FLOAT64) or not is_known(sizes) or not math.prod(sizes):
@@ -76,7 +75,7 @@ def _mean(xp: Writing, x: Array, *, axis: tuple[int, ...], keepdims: bool) -> An
 # ---------------------------------------------------------------------------------------------- losses
 
 
-def _sparse_cross_entropy(xp: Writing, labels: Array, logits: Array) -> Any:
+def _sparse_cross_entropy(xp: Writing, labels: Array, logits: Array) -> Array:
     """Minus the log-probability of the label's class; NaN where the label is no class."""
     axis = logits.ndim - 1
     logs = _log_softmax(xp, logits, axis=(axis,))
@@ -88,7 +87,7 @@ def _sparse_cross_entropy(xp: Writing, labels: Array, logits: Array) -> Any:
     return losses if inside is None else xp.where(inside, losses, number(math.nan, logits.dtype))
 
 
-def _cross_entropy(xp: Writing, labels: Array, logits: Array, *, axis: int) -> Any:
+def _cross_entropy(xp: Writing, labels: Array, logits: Array, *, axis: int) -> Array:
     terms = xp.multiply(labels, _log_softmax(xp, logits, axis=(axis,)))
     zero = number(0, labels.dtype)
     return xp.negative(xp.sum(xp.where(xp.equal(labels, zero), zero, terms), axis=axis, dtype=labels.dtype))
@@ -97,17 +96,15 @@ def _cross_entropy(xp: Writing, labels: Array, logits: Array, *, axis: int) -> A
 # ----------------------------------------------------------------------------------------- activations
 
 
-def _unary(xp: Writing, op_type: str, x: Array, **attributes: object) -> Any:
+def _unary(xp: Writing, op_type: str, x: Array, **attributes: object) -> Array:
     within = computed_in(op_type, np.dtype(x.dtype))
     return xp.astype(xp.node(op_type, [xp.value(x, within)], within, x.shape, **attributes), x.dtype)
 
 
-def _in_float32(
-    definition: type[Elu | LeakyRelu | Softsign], op_type: str, opset: int = 1
-) -> Callable[..., Any]:
+def _in_float32(definition: type[Elu | LeakyRelu | Softsign], op_type: str, opset: int = 1) -> Lower:
     """The form by an operator that runtimes have for float32 only. Other dtypes get the usual lowering."""
 
-    def form(xp: Writing, x: Array, **attributes: object) -> Any:
+    def form(xp: Writing, x: Array, **attributes: object) -> Array:
         if x.dtype != _FLOAT32:
             return definition.lower(xp, x, **attributes)
         return xp.node(op_type, [x], x.dtype, x.shape, **attributes)
@@ -115,32 +112,32 @@ def _in_float32(
     return form
 
 
-def _relu(xp: Writing, x: Array) -> Any:
+def _relu(xp: Writing, x: Array) -> Array:
     return _unary(xp, "Relu", x) if x.dtype.kind not in "iu" else xp.maximum(x, number(0, x.dtype))
 
 
-def _relu6(xp: Writing, x: Array) -> Any:
+def _relu6(xp: Writing, x: Array) -> Array:
     return xp.minimum(xp.maximum(x, number(0, x.dtype)), number(6, x.dtype))
 
 
-def _sigmoid(xp: Writing, x: Array) -> Any:
+def _sigmoid(xp: Writing, x: Array) -> Array:
     """The usual lowering for float64: the operator has an absolute error of 10⁻¹⁶, and is 0 below -40."""
     return Sigmoid.lower(xp, x) if x.dtype == _FLOAT64 else _unary(xp, "Sigmoid", x)
 
 
-def _silu(xp: Writing, x: Array) -> Any:
+def _silu(xp: Writing, x: Array) -> Array:
     """Written out, because onnxruntime 1.31 lacks Swish."""
     return xp.multiply(x, _sigmoid(xp, x))
 
 
-def _gelu(xp: Writing, x: Array, *, approximate: bool) -> Any:
+def _gelu(xp: Writing, x: Array, *, approximate: bool) -> Array:
     if x.dtype != _FLOAT32 or xp.opset < 20:
         return Gelu.lower(xp, x, approximate=approximate)
     attributes = {"approximate": "tanh"} if approximate else {}
     return xp.node("Gelu", [x], x.dtype, x.shape, **attributes)
 
 
-COMPOSITES: Mapping[type[Op], Callable[..., Any]] = {
+COMPOSITES: Mapping[type[Op], Lower] = {
     Softmax: _softmax,
     LogSoftmax: _log_softmax,
     LayerNorm: _layer_norm,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.values import Value
 from stopgrad.graph.body import Body
 from stopgrad.graph.interpreter import RunBody, Types
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Lowered, Op
 from stopgrad.transforms.control.branches import Case
 from stopgrad.transforms.control.loops import While
 from stopgrad.transforms.control.scans import Scan
@@ -24,7 +24,7 @@ from stopgrad.transforms.control.scans import Scan
 _BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
 
 
-def _results(values: Sequence[Any]) -> Any:
+def _results(values: Sequence[Any]) -> Lowered:
     return values[0] if len(values) == 1 else values
 
 
@@ -39,7 +39,7 @@ def _case(
     branches: Sequence[Body],
     run: RunBody,
     types: Types,
-) -> Any:
+) -> Lowered:
     """A binary search for the branch: each If halves the branches that are left.
 
     A known branch is written in its place: ONNX Runtime 1.32 crashes on some Ifs with constant conditions.
@@ -67,7 +67,7 @@ def _case(
     return _results(among(0, len(branches)))
 
 
-def _condition(xp: Writing, index: Array) -> Any:
+def _condition(xp: Writing, index: Array) -> Value | None:
     """The boolean that was cast to the number of a branch; None if there was none."""
     node = producer(xp, index)
     if node is None or node.op_type != "Cast" or xp.nodes.types[node.inputs[0]] != (_BOOL, ()):
@@ -77,7 +77,7 @@ def _condition(xp: Writing, index: Array) -> Any:
 
 def _while(
     xp: Writing, *operands: Array, condition: Body, body: Body, limit: int, run: RunBody, types: Types
-) -> Any:
+) -> Lowered:
     """A Loop whose body computes at its end whether there is another round."""
     count = len(types.outputs)
     rest, kinds = operands[count:], _kinds(types.outputs)
@@ -104,7 +104,7 @@ def _scan(
     unroll: int,
     run: RunBody,
     types: Types,
-) -> Any:
+) -> Lowered:
     """A Scan. One without sequences gets a range that it does not read, for the number of steps."""
     first, parts = operands[:carries], operands[carries : carries + sequences]
     rest, kinds = operands[carries + sequences :], _kinds(types.outputs[carries:])
@@ -118,4 +118,4 @@ def _scan(
     return _results(scanned(xp, step, first, parts or [xp.arange(length)], kinds, 0, reverse))
 
 
-CONTROL: Mapping[type[Op], Callable[..., Any]] = {Case: _case, While: _while, Scan: _scan}
+CONTROL: Mapping[type[Op], Lower] = {Case: _case, While: _while, Scan: _scan}

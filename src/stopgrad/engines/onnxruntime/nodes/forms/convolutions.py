@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,17 +21,17 @@ _CONV = frozenset(map(np.dtype, ("float32", "float16")))
 """The runtime has kernels for these; for others, convolutions are written as products of matrices."""
 
 
-def first(xp: Writing, x: Array) -> Any:
+def first(xp: Writing, x: Array) -> Array:
     """Transposes [batch, spatial..., channels] to [batch, channels, spatial...]."""
     return transposed(xp, x, (0, len(x.shape) - 1, *range(1, len(x.shape) - 1)))
 
 
-def last(xp: Writing, x: Array) -> Any:
+def last(xp: Writing, x: Array) -> Array:
     """Transposes [batch, channels, spatial...] to [batch, spatial..., channels]."""
     return transposed(xp, x, (0, *range(2, len(x.shape)), 1))
 
 
-def _weights(xp: Writing, filters: Array) -> Any:
+def _weights(xp: Writing, filters: Array) -> Array:
     """Transposes filters from [window..., in, out] to [out, in, window...]."""
     rank = len(filters.shape) - 2
     return transposed(xp, filters, (rank + 1, rank, *range(rank)))
@@ -66,7 +66,7 @@ def _conv(
     padding: Padding,
     dilations: tuple[int, ...],
     groups: int,
-) -> Any:
+) -> Array:
     geometry, ksize = (strides, padding, dilations), filters.shape[:-2]
     shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
     if 0 in (*shape, *filters.shape):
@@ -94,7 +94,7 @@ def _conv_back_input(
     padding: Padding,
     dilations: tuple[int, ...],
     groups: int,
-) -> Any:
+) -> Array:
     """ConvTranspose. Elements at the end that no window reaches are padding of its result."""
     geometry, ksize = (strides, padding, dilations), filters.shape[:-2]
     if 0 in (*shape, *g.shape, *filters.shape):
@@ -111,7 +111,9 @@ def _conv_back_input(
     if is_known([*output_padding, *numbers]):
         attributes |= {"pads": numbers} if any(numbers) else {}
         attributes |= {"output_padding": output_padding} if any(output_padding) else {}
-        gradient = xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *spatial), **attributes)
+        gradient: Array = xp.node(
+            "ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *spatial), **attributes
+        )
         return last(xp, gradient)
     gradient = last(
         xp, xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *full), **attributes)
@@ -130,7 +132,7 @@ def _conv_back_filter(
     padding: Padding,
     dilations: tuple[int, ...],
     groups: int,
-) -> Any:
+) -> Array:
     """A convolution of x with the cotangent as filters; channels and batch change places."""
     geometry, ksize, rank = (strides, padding, dilations), shape[:-2], len(strides)
     if 0 in (*shape, *g.shape, *x.shape):
@@ -181,7 +183,7 @@ def _is_narrow(channels: Size) -> bool:
     return is_known([channels]) and channels < _NARROW
 
 
-def _filter_by_products(xp: Writing, x: Array, g: Array, ksize: Sequence[Any], geometry: Geometry) -> Any:
+def _filter_by_products(xp: Writing, x: Array, g: Array, ksize: Sequence[Any], geometry: Geometry) -> Array:
     """A product for each element of the window, over all windows of all examples.
 
     It has the cotangent's channels first, so that only one axis has to move to where ONNX's filters have it.
@@ -204,11 +206,11 @@ def _filter_by_products(xp: Writing, x: Array, g: Array, ksize: Sequence[Any], g
     return transposed(xp, reshaped(xp, gradient, (out, *ksize, channels)), (*range(1, rank + 2), 0))
 
 
-def _side_by_side(xp: Writing, matrices: list[Any]) -> Any:
+def _side_by_side(xp: Writing, matrices: list[Any]) -> Array:
     return matrices[0] if len(matrices) == 1 else xp.concatenate(matrices, 1)
 
 
-def _by_channel(xp: Writing, x: Array, groups: int) -> Any:
+def _by_channel(xp: Writing, x: Array, groups: int) -> Array:
     """Transposes [batch, spatial..., groups * each] to [each, groups * batch, spatial...]."""
     batch, *spatial, channels = x.shape
     rank = len(spatial)
@@ -222,7 +224,7 @@ def _by_channel(xp: Writing, x: Array, groups: int) -> Any:
 # ----------------------------------------------------------------------------- as products of matrices
 
 
-def _columns(xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, groups: int) -> Any:
+def _columns(xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, groups: int) -> Array:
     """All windows as rows, by group: [groups, batch * counts, window * channels / groups]."""
     counts, channels = counted(x.shape[1:-1], ksize, geometry), x.shape[-1] // groups
     rows = apart(xp, windows(xp, x, ksize, geometry), len(counts))
@@ -231,7 +233,7 @@ def _columns(xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, g
     return reshaped(xp, transposed(xp, rows, (2, 0, 1, 3)), (groups, count, product(ksize) * channels))
 
 
-def _matrices(xp: Writing, filters: Array, groups: int) -> Any:
+def _matrices(xp: Writing, filters: Array, groups: int) -> Array:
     """Filters as a matrix for each group: [groups, window * channels in, channels out]."""
     split = reshaped(xp, filters, (product(filters.shape[:-1]), groups, filters.shape[-1] // groups))
     return transposed(xp, split, (1, 0, 2))
@@ -242,7 +244,7 @@ _by_group = _matrices
 
 def _input_by_products(
     xp: Writing, filters: Array, g: Array, shape: Sequence[Size], geometry: Geometry, groups: int
-) -> Any:
+) -> Array:
     ksize, counts, channels, rank = filters.shape[:-2], g.shape[1:-1], shape[-1] // groups, len(g.shape) - 2
     turned = transposed(xp, _matrices(xp, filters, groups), (0, 2, 1))
     rows = xp.matmul(_by_group(xp, g, groups), turned)
@@ -253,7 +255,7 @@ def _input_by_products(
     return added(xp, reshaped(xp, rows, (shape[0], *many, shape[-1])), shape[1:-1], ksize, geometry)
 
 
-CONVOLUTIONS: Mapping[type[Op], Callable[..., Any]] = {
+CONVOLUTIONS: Mapping[type[Op], Lower] = {
     Conv: _conv,
     ConvBackpropInput: _conv_back_input,
     ConvBackpropFilter: _conv_back_filter,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -51,7 +51,12 @@ def scanned(
     )
 
 
-def _running(xp: Writing, x: Array, axis: int, reverse: bool, join: Callable[..., Any], start: float) -> Any:
+A = TypeVar("A", bound=Array)
+
+
+def _running(
+    xp: Writing, x: A, axis: int, reverse: bool, join: Callable[[Array, Array], Array], start: float
+) -> A | Value:
     if x.shape[axis] == 0:
         return x
     rest = (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -64,7 +69,7 @@ def _running(xp: Writing, x: Array, axis: int, reverse: bool, join: Callable[...
     return scanned(xp, step, [first], [x], [(np.dtype(x.dtype), x.shape)], axis, reverse)[1]
 
 
-def _by_operator(op_type: str, xp: Writing, x: Array, axis: int, exclusive: bool, reverse: bool) -> Any:
+def _by_operator(op_type: str, xp: Writing, x: Array, axis: int, exclusive: bool, reverse: bool) -> Value:
     attributes = {"exclusive": 1} if exclusive else {}
     attributes |= {"reverse": 1} if reverse else {}
     within = computed_in(op_type, x.dtype)
@@ -72,7 +77,7 @@ def _by_operator(op_type: str, xp: Writing, x: Array, axis: int, exclusive: bool
     return xp.cast(running, x.dtype)
 
 
-def _cumsum(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+def _cumsum(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
     """In float64, unless there are few numbers: the runtime adds them one by one."""
     size = x.shape[axis]
     if x.dtype != np.float32 or (is_known([size]) and size <= FEW):
@@ -80,7 +85,7 @@ def _cumsum(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool)
     return xp.cast(_by_operator("CumSum", xp, xp.value(x, np.float64), axis, exclusive, reverse), x.dtype)
 
 
-def _cumprod(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+def _cumprod(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Array:
     if xp.opset >= 26:
         return _by_operator("CumProd", xp, x, axis, exclusive, reverse)
     if exclusive and x.shape[axis] != 0:
@@ -91,19 +96,19 @@ def _cumprod(xp: Writing, x: Array, *, axis: int, exclusive: bool, reverse: bool
     return _running(xp, x, axis, reverse, xp.multiply, 1)
 
 
-def _extremum(function: str, start: Callable[[Any], Any]) -> Callable[..., Any]:
-    def form(xp: Writing, x: Array, *, axis: int, reverse: bool) -> Any:
+def _extremum(function: str, start: Callable[[Any], Any]) -> Lower:
+    def form(xp: Writing, x: Array, *, axis: int, reverse: bool) -> Array:
         return _running(xp, x, axis, reverse, getattr(xp, function), start(x.dtype))
 
     return form
 
 
-def _logsumexp(xp: Writing, x: Array, *, axis: int, reverse: bool) -> Any:
+def _logsumexp(xp: Writing, x: Array, *, axis: int, reverse: bool) -> Array:
     """In float64, since each step rounds a logarithm whose last digit may be more than the step."""
     return xp.cast(_running(xp, xp.value(x, np.float64), axis, reverse, xp.logaddexp, -np.inf), x.dtype)
 
 
-def _linear(xp: Writing, a: Array, b: Array, *, axis: int, reverse: bool) -> Any:
+def _linear(xp: Writing, a: Array, b: Array, *, axis: int, reverse: bool) -> Array:
     """The first factor is replaced by 0: it is multiplied with nothing, even if it is infinite."""
     size = b.shape[axis]
     if size == 0:
@@ -121,7 +126,7 @@ def _linear(xp: Writing, a: Array, b: Array, *, axis: int, reverse: bool) -> Any
     return scanned(xp, step, [first], [factors, b], [(np.dtype(b.dtype), b.shape)], axis, reverse)[1]
 
 
-RUNNING: Mapping[type[Op], Callable[..., Any]] = {
+RUNNING: Mapping[type[Op], Lower] = {
     Cumsum: _cumsum,
     Cumprod: _cumprod,
     Cummax: _extremum("maximum", lowest),

@@ -5,7 +5,7 @@ A custom gradient is a function of several results, beside which stands a second
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from stopgrad.base.arrays import Array
@@ -13,20 +13,22 @@ from stopgrad.base.errors import EngineError
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Function, Node, NotInOnnx
 from stopgrad.graph.graph import Operation, Output, describe
+from stopgrad.graph.interpreter import Step
+from stopgrad.graph.op import Lower
 from stopgrad.ops.gates.stopping import Named
 
 DOMAIN = "stopgrad"
 """The domain of the gates' functions."""
 
 
-def gate(xp: Writing, op: Operation) -> Callable[..., Any]:
+def gate(xp: Writing, op: Operation) -> Lower:
     """The form of a gate: a call of its type's function with its attributes. ``Named`` writes nothing."""
     definition = op.definition
     if definition is Named:
         return lambda x: xp.value(x)
     attributes = dict(zip(definition.attributes, map(_attribute_of, op.values), strict=True))
 
-    def form(x: Array, *others: Array) -> Any:
+    def form(x: Array, *others: Array) -> Value:
         x = xp.value(x)
         before = xp.nodes.functions.get(op.type)
         most = max(1 + len(others), len(before.inputs) if before else 0)
@@ -49,7 +51,7 @@ class Write(Protocol):
     def __call__(self, inputs: Mapping[str, Output], outputs: Mapping[str, Output], /) -> Function: ...
 
 
-def own_gradient(xp: Writing, op: Operation, write: Write) -> Callable[..., Any]:
+def own_gradient(xp: Writing, op: Operation, write: Write) -> Step:
     """The form of a custom gradient: a call of a function of its own, which names its gradient function.
 
     That takes the cotangents, and then all operands besides the results: the arguments, which may tell sizes,
@@ -87,7 +89,7 @@ def own_gradient(xp: Writing, op: Operation, write: Write) -> Callable[..., Any]
             ) from error
         xp.nodes.functions[gradient] = function
 
-    def form(*operands: Array) -> Any:
+    def form(*operands: Array) -> list[Value]:
         values = [xp.value(x) for x in operands]
         kinds = [(x.dtype, x.shape) for x in values[:count]]
         return xp.write(name, values, kinds, DOMAIN, **attributes)
@@ -106,5 +108,5 @@ def _listed(numbers: Sequence[int]) -> str:
     return " ".join(map(str, numbers))
 
 
-def _attribute_of(value: object) -> Any:
+def _attribute_of(value: object) -> bool | int | float | str:
     return value if isinstance(value, (bool, int, float, str)) else repr(value)

@@ -43,7 +43,7 @@ from stopgrad.ops.indexing.scatters import (
 from stopgrad.ops.order.bins import SearchSorted
 
 
-def _as_index(xp: Writing, indices: Array, wide: bool) -> Any:
+def _as_index(xp: Writing, indices: Array, wide: bool) -> Array:
     """Indices as int32 or int64, which Gather takes."""
     dtype = np.dtype(indices.dtype)
     if dtype == np.uint64:
@@ -60,21 +60,21 @@ def bounded(xp: Writing, indices: Array, size: Size, wide: bool = False) -> tupl
         inside = (indices >= 0) & (indices < size)
         return np.where(inside, indices, number(0, dtype)), None if inside.all() else inside
     if isinstance(size, Dim):
-        last = xp.value(size - 1, dtype)
+        last: Array = xp.value(size - 1, dtype)
     else:
         last = number(min(size - 1, np.iinfo(dtype).max), dtype)
     fitting = xp.node("Clip", [indices, number(0, dtype), last], dtype, indices.shape)
     return fitting, xp.equal(fitting, indices)
 
 
-def gather(xp: Writing, params: Array, indices: Array, *, axis: int, batch_dims: int) -> Any:
+def gather(xp: Writing, params: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     """GatherV2: 0 where an index lies outside."""
     shape = (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
     if is_known(params.shape) and not params.shape[axis]:
         return xp.zeros(shape, params.dtype)
     clipped, inside = bounded(xp, indices, params.shape[axis], wide=batch_dims > 0)
     if not batch_dims:
-        slices = xp.node("Gather", [params, clipped], params.dtype, shape, axis=axis)
+        slices: Array = xp.node("Gather", [params, clipped], params.dtype, shape, axis=axis)
     else:
         slices = _batched(xp, params, clipped, axis, batch_dims)
     if inside is None:
@@ -83,7 +83,7 @@ def gather(xp: Writing, params: Array, indices: Array, *, axis: int, batch_dims:
     return xp.where(inside, slices, number(0, params.dtype))
 
 
-def _batched(xp: Writing, params: Array, indices: Array, axis: int, batch_dims: int) -> Any:
+def _batched(xp: Writing, params: Array, indices: Array, axis: int, batch_dims: int) -> Array:
     x = moved(xp, params, axis, batch_dims)
     indices = xp.expand_dims(indices, indices.ndim)
     shape = (*indices.shape[:-1], *x.shape[batch_dims + 1 :])
@@ -91,7 +91,7 @@ def _batched(xp: Writing, params: Array, indices: Array, axis: int, batch_dims: 
     return transposed(xp, slices, gather_perm(len(shape), indices.ndim - 1 - batch_dims, axis, batch_dims))
 
 
-def _take_along_axis(xp: Writing, x: Array, indices: Array, *, axis: int) -> Any:
+def _take_along_axis(xp: Writing, x: Array, indices: Array, *, axis: int) -> Array:
     if is_known(x.shape) and not x.shape[axis]:
         return xp.zeros(indices.shape, x.dtype)
     clipped, inside = bounded(xp, indices, x.shape[axis])
@@ -99,7 +99,7 @@ def _take_along_axis(xp: Writing, x: Array, indices: Array, *, axis: int) -> Any
     return elements if inside is None else xp.where(inside, elements, number(0, x.dtype))
 
 
-def _ravel(xp: Writing, *indices: Array, sizes: tuple[Any, ...], dtype: DType) -> Any:
+def _ravel(xp: Writing, *indices: Array, sizes: tuple[Any, ...], dtype: DType) -> Array:
     """Flat positions of multi-indices, which may count from the end; -1 for those outside."""
     target = np.dtype(dtype.numpy)
     wide = target.itemsize == 8 or not is_known(sizes)
@@ -131,7 +131,7 @@ def _rows(
 
 def _joined(
     xp: Writing, x: Array, indices: Array, updates: Array, axis: int, batch_dims: int, reduction: str
-) -> Any:
+) -> Array:
     """Scatters updates into *x* along an axis. All indices lie inside."""
     if axis == 0:
         indices = xp.expand_dims(xp.astype(indices, np.int64), 1)
@@ -140,10 +140,10 @@ def _joined(
     return xp.node("ScatterElements", [x, indices, updates], x.dtype, x.shape, axis=axis, reduction=reduction)
 
 
-def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Callable[..., Any]:
+def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Lower:
     """The form of a scatter whose order does not matter; *neutral* gives its neutral element for a dtype."""
 
-    def form(xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int, batch_dims: int) -> Any:
+    def form(xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int, batch_dims: int) -> Array:
         if is_known(x.shape) and not x.shape[axis]:
             return x
         indices, updates = _rows(xp, x, indices, updates, axis, batch_dims)
@@ -158,7 +158,7 @@ def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Callable[..., Any
 
 def _scatter_update(
     xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int, batch_dims: int
-) -> Any:
+) -> Array:
     """Each row becomes its last update.
 
     ONNX leaves open which update wins, so another scatter first finds the position of the last one.
@@ -182,7 +182,7 @@ def _scatter_update(
     return xp.where(changed, gather(xp, updates, last, axis=axis, batch_dims=batch_dims), x)
 
 
-def _scatter_add_along_axis(xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int) -> Any:
+def _scatter_add_along_axis(xp: Writing, x: Array, indices: Array, updates: Array, *, axis: int) -> Array:
     if is_known(x.shape) and not x.shape[axis]:
         return x
     clipped, inside = bounded(xp, indices, x.shape[axis])
@@ -196,7 +196,7 @@ def _scatter_add_along_axis(xp: Writing, x: Array, indices: Array, updates: Arra
 
 def _one_hot(
     xp: Writing, indices: Array, on_value: Array, off_value: Array, *, depth: Size, axis: int
-) -> Any:
+) -> Array:
     """By comparison: ONNX's OneHot counts negative indices from the end."""
     indices = _as_index(xp, indices, isinstance(depth, Dim))
     places = reshaped(xp, xp.arange(depth, dtype=indices.dtype), (depth, *(1,) * (indices.ndim - axis)))
@@ -206,7 +206,7 @@ def _one_hot(
     return xp.where(hit, on_value, off_value)
 
 
-def _search_sorted(xp: Writing, sequence: Array, x: Array, *, right: bool, dtype: DType) -> Any:
+def _search_sorted(xp: Writing, sequence: Array, x: Array, *, right: bool, dtype: DType) -> Array:
     """Counts the elements of the sequence that come before each x; NaN comes last."""
     many, one = xp.expand_dims(sequence, sequence.ndim - 1), xp.expand_dims(x, x.ndim)
     before = xp.less_equal(many, one) if right else xp.less(many, one)
@@ -217,7 +217,7 @@ def _search_sorted(xp: Writing, sequence: Array, x: Array, *, right: bool, dtype
     return xp.sum(xp.astype(before, dtype.numpy), axis=x.ndim, dtype=dtype.numpy)
 
 
-INDEXING: Mapping[type[Op], Callable[..., Any]] = {
+INDEXING: Mapping[type[Op], Lower] = {
     GatherV2: gather,
     RavelMultiIndex: _ravel,
     TakeAlongAxis: _take_along_axis,

@@ -5,7 +5,7 @@ Other factorizations (QR, eigenvalues, singular values) have no form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.cumulative import scanned
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.graph.interpreter import Types
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Op
 from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.linalg.determinants import Adjugate, LogMatrixDeterminant, MatrixDeterminant
 from stopgrad.ops.linalg.diagonals import MatrixDiag, MatrixDiagPart
@@ -33,7 +33,7 @@ _MINORS = 16
 """The adjugate is written for matrices up to this size: it takes a determinant for each element."""
 
 
-def _band_part(xp: Writing, x: Array, *, low: int, high: int) -> Any:
+def _band_part(xp: Writing, x: Array, *, low: int, high: int) -> Array:
     if x.dtype not in _TRIANGLES:
         return MatrixBandPart.lower(xp, x, low=low, high=high)
     for bound, end, upper in ((low, -ANY, 1), (high, ANY, 0)):
@@ -42,7 +42,7 @@ def _band_part(xp: Writing, x: Array, *, low: int, high: int) -> Any:
     return x
 
 
-def _diag_part(xp: Writing, x: Array, *, offset: int, types: Types) -> Any:
+def _diag_part(xp: Writing, x: Array, *, offset: int, types: Types) -> Array:
     """A strided slice of the flattened matrix."""
     *batch, rows, columns = x.shape
     length = types.outputs[0].shape[-1]
@@ -55,7 +55,7 @@ def _diag_part(xp: Writing, x: Array, *, offset: int, types: Types) -> Any:
     return xp.node("Slice", [flat, *parts], x.dtype, (*batch, length))
 
 
-def _diag(xp: Writing, diagonal: Array, *, offset: int, rows: Size, columns: Size) -> Any:
+def _diag(xp: Writing, diagonal: Array, *, offset: int, rows: Size, columns: Size) -> Array:
     """Broadcasts each element along its row, and keeps it on the diagonal."""
     count = diagonal.shape[-1]
     before = max(-offset, 0) if isinstance(rows, Dim) else min(max(-offset, 0), rows)
@@ -68,16 +68,16 @@ def _diag(xp: Writing, diagonal: Array, *, offset: int, rows: Size, columns: Siz
 # ---------------------------------------------------------------------------------------- eliminations
 
 
-def _mask(xp: Writing, place: Array, size: Size, compare: str = "equal") -> Any:
+def _mask(xp: Writing, place: Array, size: Size, compare: str = "equal") -> Array:
     """Which rows are at *place*, or compare with it otherwise: [size, 1]."""
     return getattr(xp, compare)(xp.reshape(xp.arange(size), (size, 1)), place)
 
 
-def _matrix(xp: Writing, x: Array, batch: Sequence[Size]) -> Any:
+def _matrix(xp: Writing, x: Array, batch: Sequence[Size]) -> Array:
     return xp.broadcast_to(xp.value(x), (*batch, *x.shape[-2:]))
 
 
-def _triangular_solve(xp: Writing, matrix: Array, rhs: Array, *, lower: bool, adjoint: bool) -> Any:
+def _triangular_solve(xp: Writing, matrix: Array, rhs: Array, *, lower: bool, adjoint: bool) -> Array:
     """Substitution, row by row: subtracts the product with the rows found so far, and divides."""
     batch, size = broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2]), matrix.shape[-1]
     matrix, rhs = _matrix(xp, matrix, batch), _matrix(xp, rhs, batch)
@@ -107,16 +107,16 @@ def _triangular_solve(xp: Writing, matrix: Array, rhs: Array, *, lower: bool, ad
     return scanned(xp, step, [xp.zeros(rhs.shape, rhs.dtype)], parts, [], 0, not lower)[0]
 
 
-def _rows_first(xp: Writing, x: Array, axis: int) -> Any:
+def _rows_first(xp: Writing, x: Array, axis: int) -> Array:
     """Transposes [..., rows, columns] to [rows, ..., columns]."""
     return x if not axis else xp.transpose(x, (axis, *range(axis), axis + 1))
 
 
-def _last_first(xp: Writing, x: Array) -> Any:
+def _last_first(xp: Writing, x: Array) -> Array:
     return x if x.ndim == 1 else xp.transpose(x, (x.ndim - 1, *range(x.ndim - 1)))
 
 
-def _diag_part_of(xp: Writing, x: Array) -> Any:
+def _diag_part_of(xp: Writing, x: Array) -> Array:
     """The main diagonal of square matrices."""
     *batch, rows, columns = x.shape
     flat = xp.reshape(x, (*batch, rows * columns))
@@ -124,7 +124,7 @@ def _diag_part_of(xp: Writing, x: Array) -> Any:
     return xp.node("Slice", [flat, *parts], x.dtype, (*batch, rows))
 
 
-def _cholesky(xp: Writing, x: Array) -> Any:
+def _cholesky(xp: Writing, x: Array) -> Array:
     """Column by column. A pivot that is not positive makes the whole triangle NaN."""
     size, axis = x.shape[-1], x.ndim - 2
     if size == 0:
@@ -151,7 +151,7 @@ def _cholesky(xp: Writing, x: Array) -> Any:
     return xp.where(xp.logical_or(good, xp.logical_not(lower)), factor, number(np.nan, x.dtype))
 
 
-def _lower(xp: Writing, size: Size) -> Any:
+def _lower(xp: Writing, size: Size) -> Array:
     places = xp.arange(size)
     return xp.greater_equal(xp.reshape(places, (size, 1)), xp.reshape(places, (1, size)))
 
@@ -201,7 +201,7 @@ def _eliminated(xp: Writing, matrix: Array, whole: bool) -> tuple[Any, Any, Any]
     return rows, pivots, swapped
 
 
-def solved(xp: Writing, matrix: Array, rhs: Array, *, adjoint: bool) -> Any:
+def solved(xp: Writing, matrix: Array, rhs: Array, *, adjoint: bool) -> Array:
     batch, size = broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2]), matrix.shape[-1]
     matrix, rhs = _matrix(xp, matrix, batch), _matrix(xp, rhs, batch)
     if size == 0:
@@ -215,7 +215,7 @@ def solved(xp: Writing, matrix: Array, rhs: Array, *, adjoint: bool) -> Any:
     return xp.where(good, xp.part(rows, rows.ndim - 1, size, rhs.shape[-1]), number(np.nan, rhs.dtype))
 
 
-def _inverse(xp: Writing, x: Array) -> Any:
+def _inverse(xp: Writing, x: Array) -> Array:
     size = x.shape[-1]
     if is_known([size]):
         unit = np.eye(size, dtype=x.dtype)
@@ -226,12 +226,12 @@ def _inverse(xp: Writing, x: Array) -> Any:
     return solved(xp, x, unit, adjoint=False)
 
 
-def _swap_signs(xp: Writing, swapped: Array, dtype: np.dtype[Any]) -> Any:
+def _swap_signs(xp: Writing, swapped: Array, dtype: np.dtype[Any]) -> Array:
     """-1 for each pivot for which rows were swapped, else 1."""
     return xp.where(swapped, number(-1, dtype), number(1, dtype))
 
 
-def _determinant(xp: Writing, x: Array) -> Any:
+def _determinant(xp: Writing, x: Array) -> Array:
     batch, size = x.shape[:-2], x.shape[-1]
     if size == 0:
         return xp.ones(batch, x.dtype)
@@ -245,13 +245,13 @@ def _determinant(xp: Writing, x: Array) -> Any:
     return xp.reshape(determinant, batch)
 
 
-def _unless_nan(xp: Writing, x: Array, value: Array) -> Any:
+def _unless_nan(xp: Writing, x: Array, value: Array) -> Array:
     axes = (x.ndim - 2, x.ndim - 1)
     has_nan = xp.any(xp.isnan(x), axis=axes, keepdims=True)
     return xp.where(has_nan, number(np.nan, x.dtype), value)
 
 
-def _log_determinant(xp: Writing, x: Array) -> Any:
+def _log_determinant(xp: Writing, x: Array) -> tuple[Array, Array]:
     batch, size, dtype = x.shape[:-2], x.shape[-1], x.dtype
     if size == 0:
         return xp.ones(batch, dtype), xp.zeros(batch, dtype)
@@ -265,7 +265,7 @@ def _log_determinant(xp: Writing, x: Array) -> Any:
     return xp.reshape(sign, batch), xp.reshape(logarithm, batch)
 
 
-def _adjugate(xp: Writing, x: Array) -> Any:
+def _adjugate(xp: Writing, x: Array) -> Array:
     """The determinants of the minors, with their signs."""
     batch, (size,) = x.shape[:-2], xp.known(x.shape[-1:], "the size of the matrices")
     if size > _MINORS:
@@ -283,7 +283,7 @@ def _adjugate(xp: Writing, x: Array) -> Any:
     return _unless_nan(xp, x, xp.multiply(determinants, signs))
 
 
-MATRICES: Mapping[type[Op], Callable[..., Any]] = {
+MATRICES: Mapping[type[Op], Lower] = {
     MatrixBandPart: _band_part,
     MatrixDiagPart: _diag_part,
     MatrixDiag: _diag,

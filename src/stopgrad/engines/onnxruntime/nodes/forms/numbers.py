@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import NoReturn
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from stopgrad.ops.random.rejection import RandomLogGamma, RandomPoisson
 from stopgrad.ops.special.incomplete import BetaMoment, LogGammaMoment
 
 
-def _cast(xp: Writing, x: Array, *, dtype: DType) -> Any:
+def _cast(xp: Writing, x: Array, *, dtype: DType) -> Array:
     """Casts from floating-point to integer dtypes saturate, and NaN becomes 0."""
     x, target = xp.value(x), dtype.numpy
     if not dtype.is_integer or x.dtype.kind in "biu":
@@ -31,12 +31,12 @@ def _cast(xp: Writing, x: Array, *, dtype: DType) -> Any:
     return xp.where(x >= beyond, np.array(limits.max, target), integers)
 
 
-def _complex(xp: Writing, real: Array, imag: Array) -> Any:
+def _complex(xp: Writing, real: Array, imag: Array) -> NoReturn:
     raise NotInOnnx(NO_COMPLEX)
 
 
 # For XLA, draws are loops until no rejection is left, and integrals are one sum over an axis.
-NUMBERS: Mapping[type[Op], Callable[..., Any]] = {
+NUMBERS: Mapping[type[Op], Lower] = {
     Cast: _cast,
     Complex: _complex,
     **{definition: definition.xla for definition in (RandomLogGamma, RandomPoisson)},

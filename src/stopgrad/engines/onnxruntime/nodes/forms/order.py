@@ -6,7 +6,7 @@ larger than all of them. For float64, a first pass sorts the numbers, and a seco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ def _ordered(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> tuple[
     return values, places
 
 
-def _integers(xp: Writing, x: Array) -> Any:
+def _integers(xp: Writing, x: Array) -> Array:
     """Integers and booleans as integers that TopK takes, in the same order."""
     dtype = np.dtype(x.dtype)
     if dtype != np.uint64:
@@ -41,7 +41,7 @@ def _integers(xp: Writing, x: Array) -> Any:
     return xp.where(high, low, xp.add(low, number(-(2**63), np.int64)))
 
 
-def _places(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> Any:
+def _places(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> Array:
     """The positions of the first *k* in sorted order; NaN counts as the largest."""
     dtype = np.dtype(x.dtype)
     if dtype.kind in "biu":
@@ -59,11 +59,11 @@ def _places(xp: Writing, x: Array, k: Size, axis: int, largest: bool) -> Any:
     return xp.node("GatherElements", [first, second], np.int64, second.shape, axis=axis)
 
 
-def _argsort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Any:
+def _argsort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Array:
     return xp.astype(_places(xp, x, x.shape[axis], axis, descending), np.int32)
 
 
-def _sort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Any:
+def _sort(xp: Writing, x: Array, *, axis: int, descending: bool) -> Array:
     """Sorts floating-point numbers with infinity for NaN; then as many of the largest become NaN."""
     dtype, size = np.dtype(x.dtype), x.shape[axis]
     if dtype.kind in "biu":
@@ -84,8 +84,8 @@ def _top_k(xp: Writing, x: Array, *, k: Size, dtype: DType) -> tuple[Any, Any]:
     return _elements_at(xp, x, places, x.ndim - 1), xp.astype(places, dtype.numpy)
 
 
-def _elements_at(xp: Writing, x: Array, places: Array, axis: int) -> Any:
+def _elements_at(xp: Writing, x: Array, places: Array, axis: int) -> Array:
     return xp.node("GatherElements", [x, places], x.dtype, places.shape, axis=axis)
 
 
-ORDER: Mapping[type[Op], Callable[..., Any]] = {Argsort: _argsort, Sort: _sort, TopKV2: _top_k}
+ORDER: Mapping[type[Op], Lower] = {Argsort: _argsort, Sort: _sort, TopKV2: _top_k}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -30,6 +30,15 @@ _AVERAGED = frozenset(map(np.dtype, ("float32", "float16")))
 """The dtypes for which the runtime has AveragePool."""
 
 
+class Pooling(TypedDict):
+    """The attributes of pooling."""
+
+    ksize: tuple[Size, ...]
+    strides: tuple[int, ...]
+    padding: Padding
+    dilations: tuple[int, ...]
+
+
 def _read(
     xp: Writing, x: Array, ksize: Sequence[Size], geometry: Geometry, value: float
 ) -> tuple[Any, dict[str, Any]]:
@@ -44,7 +53,7 @@ def _read(
     return x, attributes | pads
 
 
-def _most(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> Any:
+def _most(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> Array:
     """The largest elements, channels first."""
     ksize, steps_ = geometry["ksize"], _geometry(geometry)
     shape = (x.shape[0], x.shape[-1], *counted(x.shape[1:-1], ksize, steps_))
@@ -52,7 +61,7 @@ def _most(xp: Writing, x: Array, geometry: Mapping[str, Any]) -> Any:
     return xp.write("MaxPool", [first(xp, x)], [(np.dtype(x.dtype), shape)], **attributes)[0]
 
 
-def _max_pool(xp: Writing, x: Array, **geometry: Any) -> Any:
+def _max_pool(xp: Writing, x: Array, **geometry: Unpack[Pooling]) -> Array:
     return last(xp, _most(xp, x, geometry))
 
 
@@ -99,7 +108,7 @@ def _by_axis(xp: Writing, x: Array, attributes: Mapping[str, Any]) -> list[tuple
     return by_axis[::-1]
 
 
-def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Any) -> Any:
+def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Unpack[Pooling]) -> Array:
     if 0 in (*x.shape, *g.shape):
         return xp.zeros(x.shape, g.dtype)
     g = first(xp, g)
@@ -113,7 +122,7 @@ def _max_pool_grad(xp: Writing, x: Array, g: Array, **attributes: Any) -> Any:
     return last(xp, g)
 
 
-def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **attributes: Any) -> Any:
+def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **attributes: Unpack[Pooling]) -> Array:
     h, zero = first(xp, h), number(0, h.dtype)
     for along, parts, most in reversed(_by_axis(xp, x, attributes)):
         ahead = along.reaching()
@@ -130,7 +139,7 @@ def _max_pool_grad_grad(xp: Writing, x: Array, h: Array, **attributes: Any) -> A
 
 def _numbers(
     xp: Writing, spatial: Sequence[Size], ksize: Sequence[Size], geometry: Geometry, dtype: np.dtype[Any]
-) -> Any:
+) -> Array:
     """The number of elements of each window that are not padding: a scalar, or [1, counts..., 1]."""
     if not any(isinstance(n, Dim) or n for pair in around(spatial, ksize, geometry) for n in pair):
         return number(product(ksize), dtype)
@@ -146,7 +155,7 @@ def _avg_pool(
     strides: tuple[int, ...],
     padding: Padding,
     dilations: tuple[int, ...],
-) -> Any:
+) -> Array:
     geometry = (strides, padding, dilations)
     counts = counted(x.shape[1:-1], ksize, geometry)
     if x.dtype in _AVERAGED and (set(dilations) == {1} or xp.opset >= 19) and 0 not in x.shape:
@@ -167,7 +176,7 @@ def _avg_pool_grad(
     strides: tuple[int, ...],
     padding: Padding,
     dilations: tuple[int, ...],
-) -> Any:
+) -> Array:
     geometry = (strides, padding, dilations)
     if 0 in (*shape, *g.shape):
         return xp.zeros(shape, g.dtype)
@@ -175,7 +184,7 @@ def _avg_pool_grad(
     return spread(xp, share, shape[1:-1], ksize, geometry)
 
 
-POOLS: Mapping[type[Op], Callable[..., Any]] = {
+POOLS: Mapping[type[Op], Lower] = {
     MaxPool: _max_pool,
     MaxPoolGrad: _max_pool_grad,
     MaxPoolGradGrad: _max_pool_grad_grad,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,7 +16,7 @@ _GEMM = frozenset(map(np.dtype, ("float32", "float64")))
 """The dtypes for which the runtime has Gemm, which transposes its operands itself."""
 
 
-def _matmul(xp: Writing, a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Any:
+def _matmul(xp: Writing, a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> Array:
     m, n = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
     if (transpose_a or transpose_b) and a.ndim == b.ndim == 2 and a.dtype in _GEMM:
         turned = {"transA": 1} if transpose_a else {}
@@ -28,7 +27,7 @@ def _matmul(xp: Writing, a: Array, b: Array, *, transpose_a: bool, transpose_b: 
     return xp.matmul(a, b)
 
 
-def _einsum(xp: Writing, *xs: Array, equation: str) -> Any:
+def _einsum(xp: Writing, *xs: Array, equation: str) -> Array:
     """Axes of size 1 that are to be broadcast are dropped: ONNX's Einsum does not broadcast them."""
     subscripts, _, right = equation.partition("->")
     sizes = sizes_in(equation, [x.shape for x in xs])
@@ -43,4 +42,4 @@ def _einsum(xp: Writing, *xs: Array, equation: str) -> Any:
     )
 
 
-PRODUCTS: Mapping[type[Op], Callable[..., Any]] = {MatMul: _matmul, Einsum: _einsum}
+PRODUCTS: Mapping[type[Op], Lower] = {MatMul: _matmul, Einsum: _einsum}

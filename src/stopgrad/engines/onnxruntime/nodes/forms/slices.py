@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
 from stopgrad.ops.shapes.join import PadV2, Split
 
 
-def _spread(xp: Writing, g: Array, *, shape: Sequence[Size], spans: Sequence[tuple[Any, Any, int]]) -> Any:
+def _spread(xp: Writing, g: Array, *, shape: Sequence[Size], spans: Sequence[tuple[Any, Any, int]]) -> Array:
     """The gradient of a slice: puts *step* - 1 zeros between the elements, then zeros around them."""
     g = xp.flip(g, [i for i, (_, _, step) in enumerate(spans) if step < 0])
     strides = [abs(step) for *_, step in spans]
@@ -35,7 +35,7 @@ def _spread(xp: Writing, g: Array, *, shape: Sequence[Size], spans: Sequence[tup
     return xp.padded(g, around)
 
 
-def _updated(xp: Writing, x: Array, updates: Array, *, spans: Sequence[tuple[Size, Size, int]]) -> Any:
+def _updated(xp: Writing, x: Array, updates: Array, *, spans: Sequence[tuple[Size, Size, int]]) -> Array:
     """A concatenation if one axis is cut without gaps; else a choice by a mask."""
     cut = [i for i, (span, size) in enumerate(zip(spans, x.shape, strict=True)) if span != (0, size, 1)]
     if not cut:
@@ -59,7 +59,7 @@ def _updated(xp: Writing, x: Array, updates: Array, *, spans: Sequence[tuple[Siz
 
 def _starts(
     xp: Writing, starts: Array, shape: Sequence[Size], sizes: Sequence[Size], axes: Sequence[int]
-) -> Any:
+) -> Array:
     """The starts of a block along some axes, clipped so that it fits: a vector of int64."""
     if list(axes) != list(range(len(shape))):
         starts = xp.take(starts, np.array(axes, np.int64), axis=0)
@@ -78,12 +78,12 @@ def _cut(shape: Sequence[Size], sizes: Sequence[Size]) -> list[int]:
     return [i for i, (n, count) in enumerate(zip(shape, sizes, strict=True)) if n != count]
 
 
-def _places(xp: Writing, starts: Array, position: int, count: Size) -> Any:
+def _places(xp: Writing, starts: Array, position: int, count: Size) -> Array:
     """The positions of a block's elements along an axis; *position* is that of the axis among the starts."""
     return xp.add(xp.part(xp.value(starts), 0, position, 1), xp.arange(count, dtype=np.int64))
 
 
-def _dynamic_slice(xp: Writing, x: Array, starts: Array, *, sizes: Sequence[Size]) -> Any:
+def _dynamic_slice(xp: Writing, x: Array, starts: Array, *, sizes: Sequence[Size]) -> Array:
     """Gathers, because the sizes of a Slice with computed bounds would be unknown."""
     axes = _cut(x.shape, sizes)
     if not axes:
@@ -94,7 +94,7 @@ def _dynamic_slice(xp: Writing, x: Array, starts: Array, *, sizes: Sequence[Size
     return x
 
 
-def _dynamic_update_slice(xp: Writing, x: Array, updates: Array, starts: Array) -> Any:
+def _dynamic_update_slice(xp: Writing, x: Array, updates: Array, starts: Array) -> Array:
     """A scatter if one axis is cut; else each element looks up whether it lies in the block."""
     axes = _cut(x.shape, updates.shape)
     if not axes:
@@ -119,12 +119,12 @@ def _dynamic_update_slice(xp: Writing, x: Array, updates: Array, starts: Array) 
     return xp.where(inside, updates, x)
 
 
-def _split(xp: Writing, x: Array, *, sizes: Sequence[Size], axis: int) -> Any:
+def _split(xp: Writing, x: Array, *, sizes: Sequence[Size], axis: int) -> Lowered:
     parts = xp.parts(xp.value(x), sizes, axis)
     return parts if len(parts) > 1 else parts[0]
 
 
-SLICES: Mapping[type[Op], Callable[..., Any]] = {
+SLICES: Mapping[type[Op], Lower] = {
     StridedSlice: lambda xp, x, *, spans: xp.cut(x, spans),
     StridedSliceGrad: _spread,
     TensorStridedSliceUpdate: _updated,

@@ -40,7 +40,7 @@ def counted(spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) ->
     return output_shape(tuple(spatial), tuple(ksize), geometry)
 
 
-def _positions(xp: Writing, count: Size, k: Size, stride: int, dilation: int) -> Any:
+def _positions(xp: Writing, count: Size, k: Size, stride: int, dilation: int) -> Array:
     """The elements of each window along an axis: [count, k]."""
     first = xp.multiply(xp.arange(count, dtype=np.int64), np.int64(stride))
     inside = xp.multiply(xp.arange(k, dtype=np.int64), np.int64(dilation))
@@ -49,7 +49,7 @@ def _positions(xp: Writing, count: Size, k: Size, stride: int, dilation: int) ->
 
 def windows(
     xp: Writing, x: Array, ksize: Sequence[Any], geometry: Geometry, value: Array | None = None
-) -> Any:
+) -> Array:
     """All windows, [batch, count, k, count, k, ..., channels]."""
     strides, _, dilations = geometry
     counts = counted(x.shape[1:-1], ksize, geometry)
@@ -64,18 +64,18 @@ def inside_axes(rank: int) -> tuple[int, ...]:
     return tuple(range(2, 2 + 2 * rank, 2))
 
 
-def apart(xp: Writing, x: Array, rank: int) -> Any:
+def apart(xp: Writing, x: Array, rank: int) -> Array:
     """Transposes [batch, count, k, ..., channels] to [batch, counts..., ks..., channels]."""
     return transposed(xp, x, (0, *range(1, 1 + 2 * rank, 2), *inside_axes(rank), 1 + 2 * rank))
 
 
-def _matrix(xp: Writing, n: Size, low: Size, positions: Array, dtype: np.dtype[Any]) -> Any:
+def _matrix(xp: Writing, n: Size, low: Size, positions: Array, dtype: np.dtype[Any]) -> Array:
     """Ones where an element of an axis is an element of a window, else zeros: [n, count, k]."""
     places = xp.add(xp.arange(n, dtype=np.int64), xp.asarray(low, np.int64))
     return xp.astype(xp.equal(reshaped(xp, places, (n, 1, 1)), xp.expand_dims(positions, 0)), dtype)
 
 
-def added(xp: Writing, x: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
+def added(xp: Writing, x: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Array:
     """Adds up windows [batch, count, k, ..., channels] to [batch, spatial..., channels]."""
     batch, channels, rest = x.shape[0], x.shape[-1], x.shape[1:-1]
     pads = around(spatial, ksize, geometry)
@@ -88,7 +88,7 @@ def added(xp: Writing, x: Array, spatial: Sequence[Any], ksize: Sequence[Any], g
     return reshaped(xp, x, (batch, *spatial, channels))
 
 
-def spread(xp: Writing, g: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
+def spread(xp: Writing, g: Array, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Array:
     """Adds each window's number to all its elements: [batch, counts..., channels] to [batch, spatial...]."""
     batch, channels, counts = g.shape[0], g.shape[-1], g.shape[1:-1]
     pads = around(spatial, ksize, geometry)
@@ -138,7 +138,7 @@ def elements(xp: Writing, x: Array, along: Along) -> list[Any]:
     return [xp.part(x, along.axis, place, along.count, along.stride) for place in places]
 
 
-def summed(xp: Writing, parts: Sequence[Array], along: Along) -> Any:
+def summed(xp: Writing, parts: Sequence[Array], along: Along) -> Array:
     """Adds up the elements of all windows where they came from, along an axis of the first size.
 
     Elements whose places have the same remainder by the stride are neighbours there: they are added up

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from stopgrad.interop.onnx import apart, reading
+from stopgrad.interop.onnx import large_arrays, reading
 
 DTYPES = [
     "float32",
@@ -118,7 +118,7 @@ def test_a_loaded_model_does_not_depend_on_its_file(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_meanwhile_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(model({"w": np.full(10_000, 3.0)}), tmp_path / "model.onnx")
-    lean = apart.without_arrays
+    lean = large_arrays.without_arrays
 
     def cut(*args: Any) -> Any:
         found = lean(*args)

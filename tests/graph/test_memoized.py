@@ -9,13 +9,13 @@ import pytest
 
 import stopgrad as sg
 from stopgrad.base import source
-from stopgrad.graph import build, repeated
+from stopgrad.graph import build, memoized
 
 
 @pytest.fixture(autouse=True)
 def remembered(monkeypatch: pytest.MonkeyPatch) -> dict[Any, Any]:
     calls: dict[Any, Any] = {}
-    monkeypatch.setattr(repeated, "_CALLS", calls)
+    monkeypatch.setattr(memoized, "_CALLS", calls)
     return calls
 
 
@@ -33,7 +33,7 @@ def network(graph: sg.Graph) -> str:
 
 
 def test_what_is_repeated_equals_what_the_functions_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated, "repeated", lambda *_: None)
+    monkeypatch.setattr(memoized, "repeated", lambda *_: None)
     monkeypatch.setattr("stopgrad.graph.public.repeated", lambda *_: None)
     built = network(sg.Graph())
     monkeypatch.undo()
@@ -129,7 +129,7 @@ def test_an_interrupt_leaves_nothing_of_a_repeated_call(monkeypatch: pytest.Monk
                 raise KeyboardInterrupt
             return made
 
-        monkeypatch.setattr(repeated, "emit", interrupted)
+        monkeypatch.setattr(memoized, "emit", interrupted)
         with pytest.raises(KeyboardInterrupt):
             x[0]
         assert graph.to_text() == before
@@ -159,7 +159,7 @@ def test_errors_are_those_of_the_function_itself() -> None:
 def test_so_many_calls_are_remembered(monkeypatch: pytest.MonkeyPatch, remembered: dict[Any, Any]) -> None:
     graph = sg.Graph()
     with graph.as_default():
-        monkeypatch.setattr(repeated, "CALLS", 8)
+        monkeypatch.setattr(memoized, "CALLS", 8)
         x = sg.placeholder(sg.float32, [2, 3])
         for number in range(30):
             x * number

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.run import repeated
+from stopgrad.run import fast_path
 
 
 class Point(NamedTuple):
@@ -96,7 +96,7 @@ def test_the_shorter_way_is_taken(engine: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_calls_that_alternate_do_not_try_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
-    usual = repeated.repeated_call
+    usual = fast_path.repeated_call
     monkeypatch.setattr(
         sys.modules["stopgrad.run.function"], "repeated_call", lambda *args: made.append(args) or usual(*args)
     )
