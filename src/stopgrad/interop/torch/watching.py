@@ -12,7 +12,6 @@ from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
 from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.magnitudes.magnitude import Magnitude
-from stopgrad.graph.builder import CURRENT, Block
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.shared.watching import WatchBlock

@@ -138,7 +138,7 @@ def _traced(
     with d.tracing("the gradient function of custom_gradient", ys[0].op.graph) as trace:
         cotangents = [d.parameter_of(trace.graph, y.type, y.op) for y in ys]
         returned = d.call(function, *cotangents)
-        parts = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+        parts: list[Any] = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         own = [k for k in kept if k < asked]
         if len(parts) == asked:
             parts = [parts[k] for k in own]

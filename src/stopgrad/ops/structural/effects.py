@@ -106,7 +106,7 @@ class DebugCallback(Op):
     )
 
     @staticmethod
-    def lower(xp: Namespace, *tensors: NumpyArray, calling: Calling, depth: int) -> np.bool_:
+    def lower(xp: Namespace, *tensors: NumpyArray, calling: Calling, depth: int) -> Any:
         return _called(calling, depth, *map(np.asarray, tensors))
 
     @staticmethod

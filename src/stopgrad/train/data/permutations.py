@@ -35,7 +35,7 @@ def round_keys(key: NumpyArray, epoch: int) -> NumpyArray:
     """A key for each round of an epoch's permutation, from :func:`random_fold_in` (key, epoch)."""
     high, low = np.array([[epoch >> 32], [epoch % 2**32]], np.uint32)
     folded = np.concatenate(threefry(np, key[:1], key[1:], high, low))
-    high, low = words(np, folded, (ROUNDS,))
+    high, low = map(np.asarray, words(np, folded, (ROUNDS,)))
     return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
 
 

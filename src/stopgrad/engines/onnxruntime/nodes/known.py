@@ -14,7 +14,7 @@ import numpy as np
 from stopgrad.base.types import map_sizes
 from stopgrad.engines.onnxruntime.nodes.node_writing import has_value
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Nodes
-from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Observer, observed, quietly
 

@@ -11,7 +11,7 @@ from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, Size, product
 from stopgrad.engines.onnxruntime.nodes.node_writing import INT64, Writing, has_value, writes
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
+from stopgrad.engines.onnxruntime.nodes.values import Index, Operand, Value
 from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.indexing.slices import position_in, span_of
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from stopgrad.base.types import Size
+from stopgrad.base.types import Shape, Size
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Body, Node, Nodes
 
 

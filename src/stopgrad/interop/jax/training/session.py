@@ -7,7 +7,7 @@ import jax.extend.source_info_util as source_info
 from stopgrad.flow.problems.comparing import comparing
 from stopgrad.flow.problems.notes import note, problem_of
 from stopgrad.flow.problems.problem import Problem
-from stopgrad.interop.jax.training import calls, optimizing
+from stopgrad.interop.jax.training import gradient_calls, optimizing
 from stopgrad.interop.jax.training.findings import Silent, problems_of, silent_leaves
 from stopgrad.interop.jax.training.gradient_calls import Calls, Point
 from stopgrad.interop.jax.training.optimizing import Updates

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.values import Operand
+from stopgrad.graph.operands import NumpyArray
 
 
 def number(value: Operand, dtype: npt.DTypeLike) -> NumpyArray:

@@ -14,7 +14,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.elementwise.composite import LayerNorm, LogSoftmax, Softmax
 from stopgrad.ops.losses.cross_entropy import (
     SoftmaxCrossEntropyWithLogits,

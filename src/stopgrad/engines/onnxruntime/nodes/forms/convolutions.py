@@ -13,7 +13,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import reshaped, tran
 from stopgrad.engines.onnxruntime.nodes.forms.windows import added, apart, around, counted, windows
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
 from stopgrad.ops.neural.windows import Geometry, Padding, convolved, reach
 

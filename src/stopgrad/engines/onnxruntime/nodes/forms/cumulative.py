@@ -13,7 +13,8 @@ from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.engines.onnxruntime.nodes.reducing import FEW
-from stopgrad.graph.op import Op
+from stopgrad.engines.onnxruntime.nodes.values import Value
+from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.reductions.cumulative import Cummax, Cummin, Cumprod, Cumsum, CumulativeLogsumexp
 from stopgrad.ops.reductions.recurrence import LinearRecurrence
 

@@ -12,6 +12,7 @@ from stopgrad.base.arrays import Array
 from stopgrad.base.errors import EngineError
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Function, Node, NotInOnnx
+from stopgrad.engines.onnxruntime.nodes.values import Value
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.graph.interpreter import Step
 from stopgrad.graph.op import Lower

@@ -24,7 +24,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import (
 )
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing, has_value
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.indexing.gather import (
     GatherV2,
     OneHot,

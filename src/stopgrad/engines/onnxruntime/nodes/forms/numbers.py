@@ -11,7 +11,7 @@ from stopgrad.base.arrays import Array
 from stopgrad.base.types import DType
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import NO_COMPLEX, NotInOnnx
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.elementwise.convert import Cast, Complex
 from stopgrad.ops.random.rejection import RandomLogGamma, RandomPoisson
 from stopgrad.ops.special.incomplete import BetaMoment, LogGammaMoment

@@ -15,7 +15,7 @@ from stopgrad.base.arrays import Array
 from stopgrad.base.types import DType, Size
 from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import number, reshaped
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.order.sorting import Argsort, Sort, TopKV2
 
 _BEYOND = 1e39

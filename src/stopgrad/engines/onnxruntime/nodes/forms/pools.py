@@ -22,7 +22,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.windows import (
     windows,
 )
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.neural.pooling import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad
 from stopgrad.ops.neural.windows import Geometry, Padding
 

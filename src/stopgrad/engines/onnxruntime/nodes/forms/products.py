@@ -9,7 +9,7 @@ import numpy as np
 from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import reshaped
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Op
 from stopgrad.ops.linalg.contractions import Einsum, MatMul, sizes_in
 
 _GEMM = frozenset(map(np.dtype, ("float32", "float64")))

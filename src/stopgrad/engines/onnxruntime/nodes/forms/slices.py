@@ -13,7 +13,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import along, number,
 from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
 from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
-from stopgrad.graph.op import Op
+from stopgrad.graph.op import Lower, Lowered, Op
 from stopgrad.ops.indexing.dynamic import DynamicSlice, DynamicUpdateSlice
 from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate
 from stopgrad.ops.indexing.slices import StridedSlice, StridedSliceGrad
