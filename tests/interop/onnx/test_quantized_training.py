@@ -206,9 +206,11 @@ def test_operators_on_quantised_numbers_have_the_gradient_of_fake_quantisation(f
     stored |= {"ps": np.float32(1 / 256), "pz": np.uint8(0), "ms": np.float32(0.0483)}
     proto = model([IN, *FORMS[form], OUT], stored)
     y, gradient = input_gradient(proto)
-    np.testing.assert_allclose(y, runtime(proto), atol=1e-6)
     value, expected = reference(form, X)
-    np.testing.assert_allclose(y, value, atol=0.051)  # One step of rounding, where a sum lies in between.
+    for other in (runtime(proto), value):
+        off = np.abs(y - other)
+        assert off.max() < 0.051  # One step of rounding, where a sum lies in between.
+        assert (off < 1e-6).mean() > 0.9
     np.testing.assert_allclose(gradient, expected, rtol=0.05, atol=0.4)
     assert np.abs(expected).max() > 1
 
@@ -428,6 +430,53 @@ def test_adapters_beside_quantised_weights_have_the_gradient_of_the_arithmetic(
     up = 2 * off / off.size
     np.testing.assert_allclose(gradients[0], 2 * held.T @ up @ b.T, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(gradients[1], 2 * (held @ a).T @ up, rtol=1e-4, atol=1e-5)
+
+
+INSIDE = {
+    "QLinearMatMul": FORMS["QLinearMatMul"],
+    "QGemm": FORMS["QGemm"],
+    "QGemm, transposed": [
+        microsoft("QGemm", ["xq", "xs", "xz", "wt", "ws", "wz", "b", "ys", "yz"], ["yq"], transB=1)
+    ],
+    "MatMulIntegerToFloat": [
+        microsoft("MatMulIntegerToFloat", ["xq", "w", "xs", "ws", "xz", "wz"], ["float"]),
+        h.make_node("QuantizeLinear", ["float", "ys", "yz"], ["yq"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("form", INSIDE)
+def test_adapters_beside_a_matrix_inside_an_operator_on_quantised_numbers(
+    form: str, per_channel: bool, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    scale = np.array([0.01, 0.02, 0.03], np.float32) if per_channel else np.float32(0.02)
+    stored = SCALES | {"wt": np.ascontiguousarray(WHOLE.T), "ws": scale}
+    stored["wz"] = np.zeros(np.shape(scale), np.int8)
+    proto = model([IN, *INSIDE[form], OUT], stored)
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": tmp_path / "t"}
+    with pytest.raises(sg.ArgumentError, match="the weights are quantised"):
+        sgo.training(proto, **how)
+    made = sgo.training(proto, lora={"weights": "w*", "rank": 2, "alpha": 4}, **how)
+    names = [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"]
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    shapes = {x.name: x.shape for x in session.get_inputs() if x.name in names}
+    rng = np.random.default_rng(9)
+    feeds: dict[str, Any] = {n: rng.normal(size=s).astype(np.float32) * 0.3 for n, s in shapes.items()}
+    (label,) = (x.name for x in session.get_inputs() if x.name not in {*feeds, "x"})
+    target = rng.normal(size=(5, 3)).astype(np.float32)
+    loss, *gradients = session.run(None, {"x": X, label: target, **feeds})
+    a, b = (torch.tensor(feeds[name].astype(float), requires_grad=True) for name in names)
+    added = 2 * a @ b
+    w = torch.tensor(WHOLE.astype(float) * scale) + added
+    bias = torch.tensor(SCALES["b"] * 0.015 * scale) if "QGemm" in form else 0.0
+    y = fake(fake(torch.tensor(X), 0.015, 120) @ w + bias, 0.05, 130)
+    expected = ((y - torch.tensor(target)) ** 2).mean()
+    expected.backward()
+    np.testing.assert_allclose(loss, expected.item(), rtol=0.02)
+    for found, one in zip(gradients, (a, b), strict=True):
+        assert np.linalg.norm(found - one.grad.numpy()) < 0.02 * np.linalg.norm(one.grad.numpy())
 
 
 def tied(form: str) -> Any:

@@ -23,7 +23,7 @@ from stopgrad.interop.onnx.operators.convolutions import conv
 from stopgrad.interop.onnx.operators.elementwise import ELEMENTWISE
 from stopgrad.interop.onnx.operators.normalizations import layer_normalization, rms_normalization
 from stopgrad.interop.onnx.operators.products import PRODUCTS
-from stopgrad.interop.onnx.operators.quantized import integer_product
+from stopgrad.interop.onnx.operators.quantized import by_rows, product_of_floats
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.shared.normalizations import layer_normalized, wide
 
@@ -433,9 +433,8 @@ def scaled_product(
     bias: sg.Output | None = None,
 ) -> Any:
     """A product of integers times its scale."""
-    whole = integer_product(node, a, b, a_zero, b_zero)
-    scale = sg.multiply(a_scale, b_scale)
-    y = sg.multiply(node.floated(whole, scale.dtype), scale)
+    product = product_of_floats(node, a, a_zero, b, b_scale, b_zero)
+    y = sg.multiply(sg.cast(product, a_scale.dtype), by_rows(a_scale))
     return y if bias is None else sg.add(y, bias)
 
 

@@ -18,6 +18,7 @@ from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.convolutions import geometry
 from stopgrad.interop.shared.conversions import along, axis_of, brought
 from stopgrad.interop.shared.convolutions import convolved
+from stopgrad.interop.shared.normalizations import wide
 from stopgrad.interop.shared.slices import part
 
 
@@ -109,9 +110,11 @@ def _centred(node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DTyp
     return x if zero_point is None else sg.subtract(x, sg.cast(zero_point, dtype))
 
 
-def _by_rows(point: sg.Output | None) -> Any:
-    """A number for each row, shaped to broadcast with the matrix."""
-    return sg.expand_dims(point, -1) if point is not None and point.ndim == 1 else point
+def by_rows(point: sg.Output | None) -> Any:
+    """One number, or one for each row, shaped to broadcast with the matrix."""
+    if point is None or point.ndim != 1:
+        return point
+    return sg.reshape(point, []) if tuple(point.shape) == (1,) else sg.expand_dims(point, -1)
 
 
 def integer_product(
@@ -120,7 +123,7 @@ def integer_product(
     """The product as int32, which remembers that of the numbers before rounding."""
 
     def product(dtype: DType) -> Any:
-        return sg.matmul(_centred(node, a, _by_rows(a_zero), dtype), _centred(node, b, b_zero, dtype))
+        return sg.matmul(_centred(node, a, by_rows(a_zero), dtype), _centred(node, b, b_zero, dtype))
 
     integers = product(sg.int32)
     if node.straight:
@@ -134,6 +137,27 @@ def matmul_integer(
     return integer_product(node, a, b, a_zero, b_zero)
 
 
+def product_of_floats(
+    node: Call,
+    a: sg.Output,
+    a_zero: sg.Output | None,
+    b: sg.Output,
+    b_scale: sg.Output,
+    b_zero: sg.Output | None,
+    turned: tuple[bool, bool] = (False, False),
+) -> Any:
+    """Integers times a matrix of integers with its scale, in float64.
+
+    The matrix is made of floats first, so that adapters may stand beside it if it is stored.
+    """
+    columns = 0 if turned[1] else b.ndim - 1
+    b_scale = wide(b_scale)
+    whole = _centred(node, b, _by_channel(b_zero, b.ndim, columns), b_scale.dtype)
+    matrix = sg.multiply(whole, _by_channel(b_scale, b.ndim, columns))
+    node.dequantized(b, matrix)
+    return sg.matmul(_centred(node, a, by_rows(a_zero), sg.float64), sg.cast(matrix, sg.float64), *turned)
+
+
 def quantized_matmul(
     node: Call,
     a: sg.Output,
@@ -145,13 +169,16 @@ def quantized_matmul(
     scale: sg.Output,
     zero: sg.Output,
 ) -> Any:
-    whole = node.floated(integer_product(node, a, b, a_zero, b_zero), sg.float64)
-    factor = sg.realdiv(sg.multiply(_by_rows(a_scale), b_scale), scale)
-    return quantized(node, sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
+    product = product_of_floats(node, a, a_zero, b, b_scale, b_zero)
+    factor = sg.cast(sg.realdiv(by_rows(a_scale), scale), sg.float64)
+    return quantized(node, sg.multiply(product, factor), zero, zero.dtype)
 
 
 def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> Any:
-    return along(x, axis, ndim) if x is not None and x.ndim == 1 else x
+    """A number, or one for each place along an axis, shaped to broadcast."""
+    if x is None or x.ndim != 1:
+        return x
+    return sg.reshape(x, []) if tuple(x.shape) == (1,) else along(x, axis, ndim)
 
 
 def integer_convolution(
@@ -225,14 +252,13 @@ def quantized_affine(
     zero: sg.Output | None = None,
 ) -> Any:
     """``QGemm``: the bias is of whole numbers, of the scale alpha · a_scale · b_scale."""
-    first, second = (bool(node.attribute(name, 0)) for name in ("transA", "transB"))
-    left = _centred(node, a, None if a_zero is None else sg.reshape(a_zero, []), sg.float64)
-    along_b = 0 if second else 1
-    right = _centred(node, b, _by_channel(b_zero, 2, along_b), sg.float64)
-    y = sg.matmul(left, right, first, second)
-    factor = sg.multiply(sg.reshape(a_scale, []), b_scale if b_scale.ndim else sg.reshape(b_scale, []))
-    factor = sg.multiply(sg.cast(factor, sg.float64), float(node.attribute("alpha", 1.0)))
-    y = sg.multiply(y if c is None else sg.add(y, sg.cast(c, sg.float64)), factor)
+    turned = bool(node.attribute("transA", 0)), bool(node.attribute("transB", 0))
+    a_zero = None if a_zero is None else sg.reshape(a_zero, [])
+    y = product_of_floats(node, a, a_zero, b, b_scale, b_zero, turned)
+    if c is not None:
+        y = sg.add(y, sg.multiply(sg.cast(c, sg.float64), sg.cast(b_scale, sg.float64)))
+    factor = sg.multiply(sg.cast(sg.reshape(a_scale, []), sg.float64), float(node.attribute("alpha", 1.0)))
+    y = sg.multiply(y, factor)
     if scale is None:
         return sg.cast(y, sg.float32)
     return wholes(node, y, sg.cast(scale, sg.float64), zero)
@@ -310,8 +336,8 @@ def dynamic_product(
 ) -> Any:
     """Floats, quantised as they come, times a matrix of whole numbers."""
     whole, scale, zero = dynamic_quantize(node, a)
-    integers = integer_product(node, whole, b, zero, b_zero)
-    y = sg.multiply(node.floated(integers, scale.dtype), sg.multiply(scale, b_scale))
+    y = sg.cast(product_of_floats(node, whole, zero, b, b_scale, b_zero), scale.dtype)
+    y = sg.multiply(y, scale)
     return y if bias is None else sg.add(y, bias)
 
 
