@@ -538,6 +538,115 @@ def test_adapters_beside_a_quantised_table_whose_rows_are_looked_up(form: str, t
         np.testing.assert_allclose(gradient, one.grad.numpy(), rtol=1e-3, atol=1e-5)
 
 
+def looked_up(form: str) -> Any:
+    """Rows of quantised tables, and a product with floats, [2, 3, 4]."""
+    byte = np.uint8
+    rng = np.random.default_rng(7)
+    stored: dict[str, Any] = {"v": rng.normal(size=(32, 4)).astype(np.float32)}
+    if form.startswith("GatherBlockQuantized"):
+        bits = int(form[-1])
+        stored |= {"w": rng.integers(0, 255, size=(6, 32 * bits // 8)).astype(byte)}
+        stored |= {"ws": rng.uniform(0.1, 1, size=(6, 2)).astype(np.float32)}
+        zeros = rng.integers(100, 140, size=(6, 2)) if bits == 8 else rng.integers(0, 255, size=(6, 1))
+        stored["wz"] = zeros.astype(byte)
+        nodes = [
+            microsoft("GatherBlockQuantized", ["w", "ids", "ws", "wz"], ["rows"], bits=bits, block_size=16)
+        ]
+    else:
+        tables = {"w": (6, 32), "position": (5, 32), "segment": (2, 32), "gamma": (32,), "beta": (32,)}
+        stored |= {name: rng.integers(0, 255, size=shape).astype(byte) for name, shape in tables.items()}
+        scales, zeros = [f"{name}_s" for name in tables], [f"{name}_z" for name in tables]
+        stored |= {
+            name: np.float32(x) for name, x in zip(scales, (0.01, 0.02, 0.03, 0.02, 0.01), strict=True)
+        }
+        stored |= {name: byte(x) for name, x in zip(zeros, (3, 128, 99, 7, 200), strict=True)}
+        stored["segments"] = np.array([[0, 1, 1], [1, 0, 0]], np.int32)
+        nodes = [
+            h.make_node("Cast", ["ids"], ["words"], to=T.INT32),
+            microsoft(
+                *("QEmbedLayerNormalization", ["words", "segments", *tables, "", *scales, *zeros]),
+                ["rows", "lengths"],
+            ),
+        ]
+    proto = model([*nodes, h.make_node("MatMul", ["rows", "v"], ["y"])], stored)
+    proto.graph.input[0].CopyFrom(h.make_tensor_value_info("ids", T.INT64, [2, 3]))
+    proto.graph.output[0].CopyFrom(h.make_tensor_value_info("y", T.FLOAT, [2, 3, 4]))
+    return proto
+
+
+IDS = np.array([[0, 5, 2], [2, 2, 1]])
+LOOKUPS = ["GatherBlockQuantized4", "GatherBlockQuantized8", "QEmbedLayerNormalization"]
+
+
+@pytest.mark.parametrize("form", LOOKUPS)
+def test_scales_of_quantised_tables_have_the_gradient_of_the_runtimes_differences(form: str) -> None:
+    proto, c = looked_up(form), np.cos(np.arange(24)).reshape(2, 3, 4)
+    loaded = sgo.load(proto, parameters="*")
+    scales = {"ws"} if "Gather" in form else {f"{n}_s" for n in ("w", "position", "segment", "gamma", "beta")}
+    assert set(loaded.parameters) == scales | {"v"}
+    with loaded.graph.as_default():
+        made = sg.gradients(sg.reduce_sum(loaded.outputs["y"] * c), list(loaded.parameters.values()))
+    with sg.Session(loaded.graph, engine="numpy") as session:
+        found = dict(zip(loaded.parameters, session.run(made, {loaded.inputs["ids"]: IDS}), strict=True))
+    stored = {t.name: t for t in proto.graph.initializer}
+
+    def total(name: str, value: Any) -> float:
+        kept = numpy_helper.to_array(stored[name])
+        stored[name].CopyFrom(numpy_helper.from_array(value.astype(np.float32), name))
+        y = ort.InferenceSession(proto.SerializeToString()).run(["y"], {"ids": IDS})[0]
+        stored[name].CopyFrom(numpy_helper.from_array(kept, name))
+        return float((y.astype(float) * c).sum())
+
+    for name, gradient in found.items():
+        value = numpy_helper.to_array(stored[name]).astype(float)
+        step = 0.01 * np.abs(value).max() * np.cos(np.arange(value.size) + 1).reshape(value.shape)
+        slope = (total(name, value + step) - total(name, value - step)) / 2
+        assert slope == pytest.approx(float((gradient * step).sum()), rel=2e-3, abs=1e-5)
+        assert abs(slope) > 1e-4
+
+
+@pytest.mark.parametrize("form", LOOKUPS)
+def test_nothing_flows_to_quantised_tables_and_what_is_trained_is_the_rest(form: str) -> None:
+    loaded = sgo.load(looked_up(form), quantized="straight-through")
+    assert set(loaded.parameters) == {"v"}
+    flow = sg.explain(loaded.outputs["y"], [loaded.inputs["ids"], loaded.parameters["v"]])
+    assert flow[loaded.inputs["ids"]].status == "not differentiable"
+    assert flow[loaded.parameters["v"]].status == "flows"
+    made = sgo.training(looked_up(form), loss="mse", folder=None)
+    uses = {name: one["use"] for name, one in made.manifest["tensors"].items()}
+    assert uses.pop("v") == "trained"
+    assert set(uses.values()) == {"constant"}
+
+
+@pytest.mark.parametrize("form", LOOKUPS)
+def test_an_adapter_beside_a_quantised_table_changes_its_rows(form: str, tmp_path: Path) -> None:
+    proto = looked_up(form)
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": tmp_path / "t"}
+    sgo.training(proto, lora={"weights": "w", "rank": 2}, **how)
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    names = [x.name for x in session.get_inputs() if "lora" in x.name]
+    rng = np.random.default_rng(9)
+    feeds: dict[str, Any] = {
+        x.name: (rng.normal(size=x.shape) * 0.3).astype(np.float32)
+        for x in session.get_inputs()
+        if x.name in names
+    }
+    (label,) = (x.name for x in session.get_inputs() if x.name not in {*feeds, "ids"})
+    feeds |= {"ids": IDS, label: rng.normal(size=(2, 3, 4)).astype(np.float32)}
+    loss, *gradients = session.run(None, feeds)
+    assert np.isfinite(loss)
+    for name, gradient in zip(names, gradients, strict=True):
+        step = 0.01 * np.cos(np.arange(gradient.size) + 1).reshape(gradient.shape).astype(np.float32)
+        up, down = (session.run(None, feeds | {name: feeds[name] + sign * step})[0] for sign in (1, -1))
+        assert float(up - down) / 2 == pytest.approx(float((gradient * step).sum()), rel=1e-2)
+
+
+def test_a_scope_of_quantised_weights_makes_no_parameters_of_their_scales() -> None:
+    made = sgo.training(tied("tied"), loss="mse", folder=None, lora={"weights": ["table", "v"], "rank": 2})
+    trained = [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"]
+    assert sorted(trained) == ["table/lora_a", "table/lora_b", "v/lora_a", "v/lora_b"]
+
+
 def test_of_what_a_pattern_matches_that_gets_an_adapter_beside_which_one_fits() -> None:
     how: Any = {"loss": "mse", "optimizer": "sgd", "folder": None}
     made = sgo.training(tied("tied"), lora={"weights": "*", "rank": 4}, **how)

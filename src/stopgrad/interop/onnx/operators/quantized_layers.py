@@ -152,9 +152,11 @@ def embedded(
     """``QEmbedLayerNormalization``: the tables, the scale and the bias are of whole numbers."""
     tables = (word, position, segment, scale, bias)
     scales, zeros = numbers[:5], numbers[5:]
-    dequantized: list[Any] = [
-        None if x is None else floats(node, x, scales[i], zeros[i]) for i, x in enumerate(tables)
-    ]
+    dequantized: list[Any] = []
+    for i, x in enumerate(tables):
+        dequantized.append(None if x is None else floats(node, x, scales[i], zeros[i]))
+        if x is not None:
+            node.dequantized(x, dequantized[-1])
     arguments: Any = (words, segments, *dequantized, mask)
     y, length, _ = embed_layer(node, *arguments)
     return y, length

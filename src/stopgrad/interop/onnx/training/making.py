@@ -20,6 +20,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.loading import STRAIGHT, most_of, straight_of, weighed
 from stopgrad.interop.onnx.nodes import all_nodes, called, text
+from stopgrad.interop.onnx.operators.calling import dtype_of_code
 from stopgrad.interop.onnx.operators.quantized import ROUNDS
 from stopgrad.interop.onnx.patterns import patterns_of
 from stopgrad.interop.onnx.reading import ModelSource, read
@@ -280,13 +281,22 @@ def _read_in(source: ModelSource | Model, asked: Asked) -> tuple[_Read, Asked]:
     notes = shared(whole, asked.split_shared)
     shapes = forms(whole, asked.mode)
     asked = with_first_names(asked, shapes.training)
-    named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
+    named = [
+        *asked.named(_floats_in(shapes.training)),
+        *map(glob.escape, [*shapes.statistics, *shapes.fixed]),
+    ]
     trained, verdicts = weighed(file._replace(model=shapes.training), {}, named, asked.straight, asked.most)
     notes += _rounded(shapes.training, trained, asked.straight)
     used = trained
     if shapes.differ:
         used, _ = weighed(file._replace(model=shapes.inference), {}, named, asked.straight, asked.most)
     return _Read(trained, used, shapes, verdicts, notes), asked
+
+
+def _floats_in(model: onnx.ModelProto) -> list[str]:
+    """The names of the stored floating-point tensors."""
+    dtypes = {text(tensor.name): dtype_of_code(tensor.data_type) for tensor in model.graph.initializer}
+    return [name for name, dtype in dtypes.items() if dtype is not None and dtype.is_floating]
 
 
 def _step(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -> Step:
