@@ -183,6 +183,10 @@ def module_of(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
 # ---------------------------------------------------------------------------------------------- exporters
 
 
+class InapplicableError(Exception):
+    """An exporter is not for such a model."""
+
+
 def _dynamo(module: nn.Module, inputs: dict[str, torch.Tensor], path: Path) -> None:
     torch.onnx.export(
         *(module, tuple(inputs.values()), path),
@@ -220,13 +224,15 @@ def _optimum(level: str | None) -> Callable[[nn.Module, dict[str, torch.Tensor],
         from optimum.exporters.onnx import onnx_export_from_model
 
         if not isinstance(module, Only):
-            raise TypeError("optimum exports models of transformers only")
+            raise InapplicableError("optimum exports models of transformers only")
         name = next(key for key in MODELS if isinstance(module.inner, type(MODELS[key]()[0])))
+        if name not in TASKS:
+            raise InapplicableError("optimum makes several files of encoders with decoders")
         with tempfile.TemporaryDirectory() as folder:
             onnx_export_from_model(
                 module.inner,
                 output=folder,
-                task=TASKS.get(name, "automatic-speech-recognition"),
+                task=TASKS[name],
                 optimize=level,
                 do_validation=False,
                 no_post_process=True,

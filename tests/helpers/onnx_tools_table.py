@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 from onnx_tools import HALF, QUANTISED, TOOLS
-from onnx_tools_models import EXPORTERS, KINDS, MODELS, module_of
+from onnx_tools_models import EXPORTERS, KINDS, MODELS, InapplicableError, module_of
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
@@ -178,8 +179,15 @@ def fed(ref: Reference, names: Any) -> dict[str, Array]:
     return {name: ref.inputs[name] if name in ref.inputs else more[name] for name in names}
 
 
-def slope(path: Path, ref: Reference, values: dict[str, Array], found: dict[str, Array], names: Any) -> float:
-    """The gradient by some tensors beside the runtime's difference along it, as a share."""
+def slope(
+    path: Path,
+    ref: Reference,
+    values: dict[str, Array],
+    found: dict[str, Array],
+    names: Any,
+    number: Callable[[Array, Reference], float],
+) -> float:
+    """The gradient of a number by some tensors beside the runtime's difference along it, as a share."""
     model = onnx.load(path)
     stored = {x.name: x for x in model.graph.initializer}
     names = [name for name in names if name in stored and values[name].dtype == np.float32]
@@ -193,12 +201,20 @@ def slope(path: Path, ref: Reference, values: dict[str, Array], found: dict[str,
             stored[name].CopyFrom(numpy_helper.from_array(moved, name))
         run = session(model.SerializeToString())
         y = run.run([run.get_outputs()[0].name], fed(ref, [x.name for x in run.get_inputs()]))[0]
-        return float((y.astype(float) * ref.c).sum())
+        return number(y.astype(float), ref)
 
     errors = []
     for step in (1e-2, 1e-3):
         errors.append(abs((total(step) - total(-step)) / (2 * step) - norm) / norm)
     return float(min(errors))
+
+
+def weighted(y: Array, ref: Reference) -> float:
+    return float((y * ref.c).sum())
+
+
+def squares(y: Array, ref: Reference) -> float:
+    return float(((y - ref.t) ** 2).mean())
 
 
 def examined(path: Path, ref: Reference, tool: str) -> dict[str, Any]:
@@ -241,9 +257,9 @@ def examined(path: Path, ref: Reference, tool: str) -> dict[str, Any]:
     worst, share, other = compare(ref, "sum", values, gradients)
     report |= {"gradient": worst, "share": share, "tensors": len(values)}
     if tool == "MatMulNBits":  # Other weights than the module's: only the runtime can say.
-        report["gradient"] = slope(path, ref, values, gradients, values)
+        report["gradient"] = slope(path, ref, values, gradients, values, weighted)
     elif other and tool not in HALF | QUANTISED:
-        report |= {"slope": slope(path, ref, values, gradients, other), "changed": other}
+        report |= {"slope": slope(path, ref, values, gradients, other, weighted), "changed": other}
     return report | trained(path, ref, tool, given)
 
 
@@ -274,12 +290,17 @@ def trained(path: Path, ref: Reference, tool: str, given: dict[str, Array]) -> d
     if tool == "as exported":
         remembered(ref, "step", values, moved)
     worst, share, _ = compare(ref, "step", values, moved)
+    expected = ref.loss
+    if tool == "MatMulNBits":
+        worst = slope(path, ref, values, moved, values, squares)
+        run = session(str(path))
+        expected = squares(run.run([first], given)[0].astype(float), ref)
     if tool in HALF:  # A step is smaller than what 16 bits can tell: the new weights themselves.
         steps = {name: rate * one["step"] for name, one in ref.named.items() if "step" in one}
         wanted = {name: x - steps[name] for name, x in values.items() if name in steps}
         errors = [np.linalg.norm(after[n] - x) / np.linalg.norm(x) for n, x in wanted.items()]
         worst = float(max(errors, default=0.0))
-    return {"loss": abs(loss - ref.loss) / abs(ref.loss), "trained": worst, "trained share": share}
+    return {"loss": abs(loss - expected) / abs(expected), "trained": worst, "trained share": share}
 
 
 def adapted(path: Path, ref: Reference, first: str, given: dict[str, Array]) -> dict[str, Any]:
@@ -314,8 +335,12 @@ def measure(name: str, folder: Path, wanted: str = "") -> None:
             if not source.exists():
                 with quiet():
                     export(module, inputs, source)
+        except InapplicableError:
+            del report[exporter]
+            continue
         except Exception as error:
             rows["as exported"] = {"tool": short(error)}
+            path.write_text(json.dumps(report, indent=1))
             continue
         given = fed(ref, [x.name for x in onnx.load(source).graph.input])
         for tool, rewrite in TOOLS.items():
