@@ -6,6 +6,7 @@ file is found in the module by its value, wherever a tool has moved it.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -199,14 +200,32 @@ def _dynamo(module: nn.Module, inputs: dict[str, torch.Tensor], path: Path) -> N
 
 
 def _script(module: nn.Module, inputs: dict[str, torch.Tensor], path: Path) -> None:
-    torch.onnx.export(
-        *(module, tuple(inputs.values()), str(path)),
-        dynamo=False,
-        verbose=False,
-        input_names=list(inputs),
-        output_names=["y"],
-        opset_version=17,
-    )
+    with _masks_that_can_be_traced():
+        torch.onnx.export(
+            *(module, tuple(inputs.values()), str(path)),
+            dynamo=False,
+            verbose=False,
+            input_names=list(inputs),
+            output_names=["y"],
+            opset_version=17,
+        )
+
+
+@contextlib.contextmanager
+def _masks_that_can_be_traced() -> Any:
+    """Without vmap and diff, on which this exporter fails; transformers has made its masks so since 4.53."""
+    from optimum.exporters.onnx import model_patcher
+    from transformers import masking_utils
+
+    masks = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS
+    before = masks["sdpa"], masking_utils.find_packed_sequence_indices
+    masks.register("sdpa", model_patcher.sdpa_mask_without_vmap)
+    masking_utils.find_packed_sequence_indices = model_patcher.find_packed_sequence_indices_patched
+    try:
+        yield
+    finally:
+        masks.register("sdpa", before[0])
+        masking_utils.find_packed_sequence_indices = before[1]
 
 
 TASKS = {

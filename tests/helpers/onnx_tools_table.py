@@ -1,11 +1,12 @@
 """What becomes of eight architectures when tools rewrite their ONNX files: read, gradient, trained.
 
     python tests/helpers/onnx_tools_table.py measure FOLDER [MODEL ...]
+    python tests/helpers/onnx_tools_table.py one FOLDER MODEL [TOOL] [EXPORTER]
     python tests/helpers/onnx_tools_table.py write FOLDER docs/onnx-tools.md
 
 The first writes FOLDER/MODEL.json, one after the other, each in a process of its own; it needs torch,
 transformers 4, optimum-onnx, onnxslim, onnxsim, onnxscript, onnxconverter-common and onnxruntime, and
-takes about twenty minutes. The second writes the tables of the page.
+takes about twenty minutes. The second measures some of it anew. The third writes the tables of the page.
 
 For each file three errors, each a share of the largest number that it is compared with:
 
@@ -322,12 +323,14 @@ def short(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}"[:700]
 
 
-def measure(name: str, folder: Path, wanted: str = "") -> None:
-    """All tools on all exports of one model."""
+def measure(name: str, folder: Path, wanted: str = "", exporters: str = "") -> None:
+    """All tools on all exports of one model, or those whose names hold a text; others stay as they were."""
     module, inputs, ref = reference(name)
     path = folder / f"{name}.json"
     report: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for exporter, export in EXPORTERS.items():
+        if exporters not in exporter:
+            continue
         ref.named.clear()
         source = folder / f"{name}-{exporter.replace(' ', '-')}.onnx"
         rows = report.setdefault(exporter, {})
