@@ -319,6 +319,21 @@ def _shares(node: Call, x: sg.Output) -> Any:
     return node.fail("it is translated as of opset 13, for one axis")
 
 
+def quantized_shares(
+    node: Call,
+    x: sg.Output,
+    x_scale: sg.Output,
+    x_zero: sg.Output | None,
+    scale: sg.Output,
+    zero: sg.Output | None = None,
+) -> Any:
+    """``QLinearSoftmax``: ONNX Runtime counts how many whole steps there are in 1, and rounds to these."""
+    y = _shares(node, floats(node, x, x_scale, x_zero))
+    steps = sg.floor(sg.realdiv(brought(1, scale.dtype), sg.reshape(scale, [])))
+    point = None if zero is None else sg.reshape(zero, [])
+    return quantized(node, sg.multiply(y, brought(steps, y.dtype)), point, _kind(zero))
+
+
 def quantized_joined(node: Call, scale: sg.Output, zero: sg.Output, *parts: sg.Output) -> Any:
     if not parts or len(parts) % 3:
         node.fail("it joins tensors that come each with a scale and a zero point")
@@ -362,7 +377,7 @@ QUANTIZED |= {
         "QLinearGlobalAveragePool": single(_global_mean),
         "QLinearSigmoid": single(lambda node, x: sg.sigmoid(x)),
         "QLinearLeakyRelu": single(_leaky),
-        "QLinearSoftmax": single(_shares),
+        "QLinearSoftmax": quantized_shares,
         "QLinearConcat": quantized_joined,
         "DynamicQuantizeMatMul": dynamic_product,
     }.items()
