@@ -18,6 +18,7 @@ import onnx  # noqa: E402
 from onnx import TensorProto as T, helper as h, numpy_helper  # noqa: E402
 
 import stopgrad.onnx as sgo  # noqa: E402
+from stopgrad.interop.onnx.operators.quantized_layers import LEVELS  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4)).astype(np.float32)
@@ -388,6 +389,16 @@ def linear(form: str) -> tuple[Any, Any, str]:
         spread = RNG.normal(size=(4, 32)).astype(np.float32)
         nodes.insert(0, h.make_node("MatMul", ["x", "spread"], ["h"]))
         return model(nodes, {"w": packed, "ws": scales.reshape(-1), "spread": spread}), (spread, w), "w"
+    if form == "levels":
+        numbers = RNG.integers(0, 16, size=(3, 32)).astype(np.uint8)
+        largest = RNG.uniform(0.1, 0.5, size=6).astype(np.float32)
+        packed = (numbers[:, 0::2] << 4 | numbers[:, 1::2]).reshape(-1)
+        how = {"K": 32, "N": 3, "block_size": 16, "quant_type": 1}
+        spread = RNG.normal(size=(4, 32)).astype(np.float32)
+        nodes = [h.make_node("MatMul", ["x", "spread"], ["h"])]
+        nodes.append(microsoft("MatMulBnb4", ["h", "w", "most"], ["y"], "p", **how))
+        w = LEVELS[1][numbers].astype(float) * np.repeat(largest, 16).reshape(3, 32)
+        return model(nodes, {"w": packed, "most": largest, "spread": spread}), (spread, w.T), "w"
     scale = {"tensor": np.float32(0.02), "channel": np.array([0.01, 0.02, 0.03], np.float32)}
     if form == "int4":
         tensor = h.make_tensor("w", T.INT4, [4, 3], list((WHOLE // 16).reshape(-1)))
@@ -401,7 +412,7 @@ def linear(form: str) -> tuple[Any, Any, str]:
     return model(nodes, stored), (np.eye(4), w), "w"
 
 
-@pytest.mark.parametrize("form", ["tensor", "channel", "int4", "bits"])
+@pytest.mark.parametrize("form", ["tensor", "channel", "int4", "bits", "levels"])
 def test_adapters_beside_quantised_weights_have_the_gradient_of_the_arithmetic(
     form: str, tmp_path: Path
 ) -> None:
@@ -477,6 +488,14 @@ def test_adapters_beside_a_matrix_inside_an_operator_on_quantised_numbers(
     np.testing.assert_allclose(loss, expected.item(), rtol=0.02)
     for found, one in zip(gradients, (a, b), strict=True):
         assert np.linalg.norm(found - one.grad.numpy()) < 0.02 * np.linalg.norm(one.grad.numpy())
+    # What is shipped computes what is trained: the file's operators have no form for floats.
+    trainer = sgo.Trainer(tmp_path / "t")
+    trainer.step({"x": X, label: target}, learning_rate=0.1)
+    trainer.export(tmp_path / "shipped.onnx")
+    shipped = runtime(onnx.load(tmp_path / "shipped.onnx"))
+    assert np.abs(shipped - runtime(proto)).max() > 0.01
+    after = trainer.evaluate({"x": X, label: target})["loss"]
+    assert float(np.mean((shipped - target) ** 2)) == pytest.approx(after, rel=1e-3)
 
 
 def tied(form: str) -> Any:
@@ -639,6 +658,14 @@ def test_an_adapter_beside_a_quantised_table_changes_its_rows(form: str, tmp_pat
         step = 0.01 * np.cos(np.arange(gradient.size) + 1).reshape(gradient.shape).astype(np.float32)
         up, down = (session.run(None, feeds | {name: feeds[name] + sign * step})[0] for sign in (1, -1))
         assert float(up - down) / 2 == pytest.approx(float((gradient * step).sum()), rel=1e-2)
+    trainer = sgo.Trainer(tmp_path / "t")
+    batch = {"ids": IDS, label: feeds[label]}
+    for _ in range(2):
+        trainer.step(batch, learning_rate=0.1)
+    trainer.export(tmp_path / "shipped.onnx")
+    (shipped,) = ort.InferenceSession(tmp_path / "shipped.onnx").run(None, {"ids": IDS})
+    after = trainer.evaluate(batch)["loss"]
+    assert float(np.mean((shipped - feeds[label]) ** 2)) == pytest.approx(after, rel=1e-3)
 
 
 def test_a_scope_of_quantised_weights_makes_no_parameters_of_their_scales() -> None:
@@ -672,7 +699,7 @@ def test_of_what_a_pattern_matches_that_gets_an_adapter_beside_which_one_fits() 
         sgo.training(proto, lora={"weights": "s*", "rank": 2}, **how)
 
 
-@pytest.mark.parametrize("form", ["tensor", "channel", "bits"])
+@pytest.mark.parametrize("form", ["tensor", "channel", "bits", "levels"])
 def test_what_is_shipped_has_the_adapters_in_its_weights(form: str, tmp_path: Path) -> None:
     proto, (spread, w), name = linear(form)
     how: Any = {"loss": "mse", "optimizer": "adamw", "folder": tmp_path / "t"}

@@ -34,7 +34,7 @@ from stopgrad.interop.onnx.training.building import RANDOM, Judgement, Step, jud
 from stopgrad.interop.onnx.training.folders import checked, write_folder
 from stopgrad.interop.onnx.training.in_place import in_parts
 from stopgrad.interop.onnx.training.manifest import Plan
-from stopgrad.interop.onnx.training.modes import Forms, forms, opened, taken_in
+from stopgrad.interop.onnx.training.modes import Forms, forms, opened, opens, taken_in
 from stopgrad.interop.onnx.training.plans import (
     carried,
     eval_plan,
@@ -239,8 +239,8 @@ def _contents(source: ModelSource | Model, asked: Asked, whole: bool, beside: tu
     plans |= parts
     models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
     memory = _fitted(models, plans, step, asked, bool(parts)) if whole else None
-    if not isinstance(source, Model):
-        weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
+    weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
+    if not isinstance(source, Model) and opens(shapes.inference, weights):
         models["predict"] = opened(shapes.inference, weights)
     tensors = {name: fate.entry() for name, fate in fates(step, asked, shapes, model.verdicts).items()}
     first = judgement.wired
