@@ -247,8 +247,7 @@ def examined(path: Path, ref: Reference, tool: str) -> dict[str, Any]:
                 [y, *asked.values()], {x: given[name] for name, x in model.inputs.items()}
             )
     except sg.StopgradError as error:
-        mixed = "beside" in report and "must be of one type" in str(error)  # The runtime would say so, too.
-        return {**report, "tool" if mixed else "refused": short(error)}
+        return {**report, "refused": short(error)}
     report["read"] = float(np.abs(value - expected).max() / np.abs(expected).max())
     held = model.values()
     gradients = dict(zip(asked, (np.asarray(g, np.float32) for g in found), strict=True))

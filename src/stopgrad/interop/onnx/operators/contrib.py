@@ -402,10 +402,12 @@ def bias_split_gelu(node: Call, x: sg.Output, bias: sg.Output) -> Any:
 
 
 def group_norm(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> Any:
+    """The scale and the bias may be of float32 where x, and so the result, is of float16."""
     axis = -1 if node.attribute("channels_last", 1) else 1
-    epsilon = float(node.attribute("epsilon", 1e-5))
-    y = sg.group_norm(x, int(node.attribute("groups")), scale, bias, axis=axis, epsilon=epsilon)
-    return sg.silu(y) if int(node.attribute("activation", 0)) == 1 else y
+    how: dict[str, Any] = {"axis": axis, "epsilon": float(node.attribute("epsilon", 1e-5))}
+    scale, bias = (brought(t, wide(x).dtype) for t in (scale, bias))
+    y = sg.group_norm(wide(x), int(node.attribute("groups")), scale, bias, **how)
+    return brought(sg.silu(y) if int(node.attribute("activation", 0)) == 1 else y, x.dtype)
 
 
 def skip_group_norm(
