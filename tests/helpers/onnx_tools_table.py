@@ -150,8 +150,14 @@ def by_name(ref: Reference, kind: str, values: dict[str, Array], found: dict[str
 
 
 def remembered(ref: Reference, kind: str, values: dict[str, Array], found: dict[str, Array]) -> None:
-    """Keep the gradients of the exported file's tensors by name: PyTorch's, where the numbers are its own."""
+    """Keep the gradients of tensors by name: PyTorch's, where the numbers are its own.
+
+    Those of the exported file come first, then what tools have made of it in float32 (folded norms, for
+    example), under the names that they have in 16 bits and beside quantised tensors, too.
+    """
     for name, value in values.items():
+        if kind in ref.named.get(name, {}):
+            continue
         at, there = places(ref, value)
         whole = np.where(there & ref.single[at], ref.slopes[kind][at], found[name].ravel())
         # Copies of one table have their own gradients, and the module's is the sum of these.
@@ -252,7 +258,7 @@ def examined(path: Path, ref: Reference, tool: str) -> dict[str, Any]:
     held = model.values()
     gradients = dict(zip(asked, (np.asarray(g, np.float32) for g in found), strict=True))
     values = {name: np.asarray(held[name]) for name in gradients}
-    if tool == "as exported":
+    if tool not in HALF | QUANTISED:
         remembered(ref, "sum", values, gradients)
     worst, share, other = compare(ref, "sum", values, gradients)
     report |= {"gradient": worst, "share": share, "tensors": len(values)}
@@ -287,7 +293,7 @@ def trained(path: Path, ref: Reference, tool: str, given: dict[str, Array]) -> d
     kinds = {name: one["kind"] for name, one in files.manifest["state"].items()}
     values = {name: x for name, x in before.items() if kinds[name] == "parameter"}
     moved = {name: (x.astype(float) - after[name].astype(float)) / rate for name, x in values.items()}
-    if tool == "as exported":
+    if tool not in HALF | QUANTISED:
         remembered(ref, "step", values, moved)
     worst, share, _ = compare(ref, "step", values, moved)
     expected = ref.loss

@@ -29,6 +29,7 @@ _PLACES: dict[str, dict[int, str]] = {
     "RMSNormalization": {1: "scale"},
     "PRelu": {1: "slope"},
     "Gather": {0: "table"},
+    "RotaryEmbedding": {1: "rotation", 2: "rotation"},
     "SimplifiedLayerNormalization": {1: "scale"},  # ONNX Runtime has it in this domain, too.
 }
 """The place of an operand, by operator and position."""
@@ -40,6 +41,8 @@ _FUSED: dict[str, dict[int, str]] = {
     "TransposeMatMul": _PLACES["MatMul"],
     "Attention": {1: "matrix", 2: "bias"},
     "MultiHeadAttention": {3: "bias"},
+    "RotaryEmbedding": {2: "rotation", 3: "rotation"},
+    "GroupQueryAttention": {7: "rotation", 8: "rotation"},
     "BiasGelu": {1: "bias"},
     "FastGelu": {1: "bias"},
     "BiasSplitGelu": {1: "bias"},
