@@ -21,7 +21,7 @@ from together import has_no_form, pytest_generate_tests as pytest_generate_tests
 
 import stopgrad as sg
 from stopgrad.engines.xla import stored
-from stopgrad.engines.xla.options import compile_lowered
+from stopgrad.engines.xla.compiler_options import compile_lowered
 
 # Native code is built once for all runs of the tests; programs are compiled by each test that means to.
 KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"

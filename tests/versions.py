@@ -52,7 +52,7 @@ INTEROP = {
 }
 REST = [
     *["tests/first_attempts", "tests/base", "tests/graph", "tests/run/test_function.py"],
-    *["tests/run/test_session.py", "tests/engines/test_engines.py", "tests/train/test_saved.py"],
+    *["tests/run/test_session.py", "tests/engines/test_engines.py", "tests/train/test_tree_files.py"],
     *["tests/ops/test_effects.py", "tests/ops/test_namespaces.py"],
 ]
 

@@ -142,7 +142,7 @@ if TYPE_CHECKING:  # For readers and type checkers. While running, each is impor
     from stopgrad.train.adapters import Adapted as Adapted, add_lora as add_lora
     from stopgrad.train.checkpoints import Checkpoints as Checkpoints
     from stopgrad.train.monitoring.sessions import monitor as monitor
-    from stopgrad.train.saved import load as load, save as save
+    from stopgrad.train.tree_files import load as load, save as save
     from stopgrad.transforms.batching.jacobians import hessian as hessian, jacobian as jacobian
     from stopgrad.transforms.batching.vmap import vmap as vmap
     from stopgrad.transforms.control import (
@@ -194,7 +194,7 @@ _LATER = {
     "train.adapters": "Adapted add_lora",
     "train.checkpoints": "Checkpoints",
     "train.monitoring.sessions": "monitor",
-    "train.saved": "load save",
+    "train.tree_files": "load save",
     "transforms.batching.jacobians": "hessian jacobian",
     "transforms.batching.vmap": "vmap",
     "transforms.control": "checkpoint cond fori_loop map_fn scan switch while_loop",

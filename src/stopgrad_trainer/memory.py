@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from stopgrad_trainer.compiled import Kernel
 from stopgrad_trainer.contents import HELD, Contents, Function, Port, Update, dtype_of
 from stopgrad_trainer.exported import Array
+from stopgrad_trainer.needed import error
 from stopgrad_trainer.runtime import CPU, Runtime, call_in_c
 from stopgrad_trainer.sharing import Call, Calls
 
@@ -18,16 +21,37 @@ Fill = Callable[[Mapping[str, Array]], None]
 
 BLOCK = 1 << 15
 """How many elements of each tensor are updated at a time: what a function computes stays in the cache."""
+COMPILED_BLOCK = 1 << 18
+"""The same for compiled functions, which keep nothing: so many that several threads have enough to share."""
+WORTH_COMPILING = 1 << 24
+"""From so many elements on, compiling, which takes 2 s, is won back within fifty steps."""
 FEW = 8
 """With fewer blocks for each thread, another thread costs more than it spares."""
 _ALIGNED = 64
 """Bytes, to a multiple of which tensors begin."""
 
 
-def memory_of(contents: Contents, runtime: Runtime, fill: Fill) -> Doubled | InPlace:
-    """The memory of a state: held once where the folder has the step divided for that, else twice."""
+def memory_of(
+    contents: Contents, runtime: Runtime, fill: Fill, compiled: bool | None = None
+) -> Doubled | InPlace:
+    """The memory of a state: held once where the folder has the step divided for that, else twice.
+
+    Args:
+        contents, runtime: of the folder.
+        fill: writes the first state.
+        compiled: whether a step in place is compiled; None leaves it to the size of the state.
+
+    Raises:
+        EngineError: it is to be compiled, and is not made in place.
+    """
     if contents.update is not None and runtime.providers == [CPU]:
-        return InPlace(contents, contents.update, runtime, fill)
+        return InPlace(contents, contents.update, runtime, fill, compiled)
+    if compiled:
+        raise error(
+            "EngineError",
+            "compiled=True: the steps of this folder are not made element by element, or not on the CPU; "
+            "leave it out",
+        )
     return Doubled(contents, runtime, fill)
 
 
@@ -95,14 +119,19 @@ class InPlace:
 
     A step computes the gradients first, and all scalars; nothing has changed until then. Renewing is then one
     call of C, within which no handler of a signal runs; threads share the blocks. The tensors of a function
-    lie in one array.
+    lie in one array. The runtime computes a function, or numba has compiled it.
 
     Attributes:
         arrays: the state, by name; a step writes into them.
         merged: for weights that were computed from this state; a step empties it.
     """
 
-    def __init__(self, contents: Contents, update: Update, runtime: Runtime, fill: Fill) -> None:
+    def __init__(
+        self, contents: Contents, update: Update, runtime: Runtime, fill: Fill, compiled: bool | None = None
+    ) -> None:
+        self._compiled = compiled
+        for function in update.functions if compiled else ():
+            runtime.kernel(function.graph)  # Whoever asks for it hears at once what is missing.
         self._contents, self._update, self._runtime = contents, update, runtime
         self.arrays: dict[str, Array] = {}
         self.merged: dict[str, Array] = {}
@@ -163,8 +192,32 @@ class InPlace:
         first = [self._graph(name, scalars, copies) for name in (update.backward, update.scalars)]
         calls: list[Call] = []
         for function, flat in zip(update.functions, self._flat, strict=True):
-            calls += self._blocks(function, flat, scalars)
+            kernel = self._kernel(function)
+            if kernel is None:
+                calls += self._blocks(function, flat, scalars)
+            else:
+                calls += self._compiled_blocks(kernel, function, flat, scalars)
         return [*first, calls, copies]
+
+    def _kernel(self, function: Function) -> Kernel | None:
+        """The compiled form of a function; None if the runtime computes it."""
+        if self._compiled:
+            return self._runtime.kernel(function.graph)
+        if self._compiled is None and sum(map(_length, self._flat)) >= WORTH_COMPILING:
+            with suppress(Exception):  # Without numba, or where it fails, the runtime does the same.
+                return self._runtime.kernel(function.graph)
+        return None
+
+    def _compiled_blocks(
+        self, kernel: Kernel, function: Function, flat: Mapping[str, Array], scalars: Mapping[str, Array]
+    ) -> list[Call]:
+        """The calls of a compiled function that renew its tensors."""
+        arrays = [
+            scalars[port.name] if port.role == "scalar" else flat[port.name]
+            for port in self._contents.inputs[function.graph]
+        ]
+        starts = range(0, _length(flat), COMPILED_BLOCK)
+        return [(kernel, *(x[i : i + COMPILED_BLOCK] if x.ndim else x for x in arrays)) for i in starts]
 
     def _graph(self, graph: str, scalars: dict[str, Array], copies: list[Call]) -> tuple[Any, Any]:
         """A session and a binding of what it reads and writes, which is not yet the state."""
@@ -199,7 +252,7 @@ class InPlace:
         if beside:
             self._threads = 1  # Blocks use the same memory one after another.
         calls: list[Call] = []
-        for start in range(0, len(next(iter(flat.values()))), BLOCK):
+        for start in range(0, _length(flat), BLOCK):
             parts = {name: whole[start : start + BLOCK] for name, whole in flat.items()}
             values = {name: value(part) for name, part in parts.items()}
             binding = session.io_binding()
@@ -219,6 +272,10 @@ class InPlace:
             calls += [call_in_c(session, binding), *after]
         self._alive += [shared, beside]
         return calls
+
+
+def _length(flat: Mapping[str, Array]) -> int:
+    return len(next(iter(flat.values())))
 
 
 def _like(port: Port) -> Array:

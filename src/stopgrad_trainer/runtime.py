@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from stopgrad_trainer.compiled import Kernel, kernel
 from stopgrad_trainer.contents import WEIGHTS, Contents
 from stopgrad_trainer.exported import Array
 from stopgrad_trainer.needed import error, is_ours, module
@@ -28,6 +29,7 @@ class Runtime:
     Attributes:
         threads: how many may run at once.
         sessions: those made, by the name of the graph.
+        kernels: functions of each element that numba has compiled, by the name of the graph.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Runtime:
         )
         self._mapped = mapped and (contents.folder / WEIGHTS).exists()
         self.sessions: dict[str, Any] = {}
+        self.kernels: dict[str, Kernel] = {}
 
     def session(self, graph: str) -> Any:
         """The session of a graph."""
@@ -66,6 +69,22 @@ class Runtime:
             )
             session = self.sessions[graph] = self.run(graph, create)
         return session
+
+    def kernel(self, graph: str) -> Kernel:
+        """The function of each element that a graph describes, compiled.
+
+        Raises:
+            EngineError: numba is not installed, or does not compile it.
+        """
+        if graph not in self.kernels:
+            ports = self._contents.inputs[graph], self._contents.outputs[graph]
+            try:
+                self.kernels[graph] = kernel(self._contents.files[graph], *ports)
+            except Exception as caught:  # Numba, and what reads the file, have errors of many kinds.
+                if is_ours(caught):
+                    raise
+                raise error("EngineError", f"{self._contents.files[graph]}: numba: {caught}") from caught
+        return self.kernels[graph]
 
     def value(self, array: Array) -> Any:
         """An array as a value of the runtime, in the same memory."""

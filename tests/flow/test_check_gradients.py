@@ -18,7 +18,7 @@ from together import together
 import stopgrad as sg
 from stopgrad.base.samples import Sample, Values
 from stopgrad.base.types import dtype_of, tensor_type
-from stopgrad.flow.checking.differences import JUMP, KINK, SMOOTH, Steps, complex_slope, slope_at
+from stopgrad.flow.checking.finite_differences import JUMP, KINK, SMOOTH, Steps, complex_slope, slope_at
 from stopgrad.flow.checking.frozen import COMPLEX
 from stopgrad.flow.checking.numeric import ELEMENTWISE
 from stopgrad.graph.build import emit

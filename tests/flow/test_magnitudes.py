@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.flow.page.data import page_data
+from stopgrad.flow.page.page_data import page_data
 
 HERE = "test_magnitudes.py"
 Arrays = list[Any]

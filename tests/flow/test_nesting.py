@@ -9,7 +9,7 @@ import numpy as np
 import page_tools
 
 import stopgrad as sg
-from stopgrad.flow.page.data import page_data
+from stopgrad.flow.page.page_data import page_data
 
 
 def nested(flow: Any) -> list[Any]:

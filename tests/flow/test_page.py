@@ -18,7 +18,7 @@ from page_tools import Opened, data_of, opened
 import stopgrad as sg
 from stopgrad.flow.page import html as page_html
 from stopgrad.flow.page.grouping import LIMIT
-from stopgrad.flow.page.sources import shown_names
+from stopgrad.flow.page.page_sources import shown_names
 
 pytestmark = pytest.mark.slow
 
@@ -284,7 +284,7 @@ def test_a_report_on_nothing_has_a_page() -> None:
 
 
 def test_only_what_surrounds_the_lines_is_taken_of_a_long_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stopgrad.flow.page.sources.WHOLE", 10)
+    monkeypatch.setattr("stopgrad.flow.page.page_sources.WHOLE", 10)
     data = data_of(page_tools.q_learning())
     file = next(file for file in data["files"] if file["name"].endswith("page_tools.py"))
     shown = sum(text.count("\n") + 1 for _, text in file["parts"])

@@ -17,7 +17,7 @@ import pytest
 import stopgrad as sg
 from stopgrad.base.samples import Values
 from stopgrad.flow.nans.cures import GENERAL, PATTERNS
-from stopgrad.flow.nans.run import Follower, number
+from stopgrad.flow.nans.follower import Follower, number
 from stopgrad.graph.build import emit
 from stopgrad.graph.op import REGISTRY
 

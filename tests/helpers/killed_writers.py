@@ -31,7 +31,7 @@ from stopgrad.base.types import DTYPES, tensor_type
 from stopgrad.engines.xla.native import library
 from stopgrad.engines.xla.stored import Programs
 from stopgrad.graph.files import ArrayFile
-from stopgrad.interop.onnx.training.folders import write_folder
+from stopgrad.interop.onnx.training.training_folders import write_folder
 from stopgrad.trainer import Trainer
 
 Write = Callable[[int], None]

@@ -17,8 +17,8 @@ def calls(call: Callable[..., Any], tensor: Callable[..., Any]) -> list[Any]:
     taken = {"fft": numbers, "ifft": numbers, "irfft": numbers, "rfft": real}
     order = ("ops.fourier.frequencies.fftshift", "ops.fourier.frequencies.ifftshift")
     return [
-        *[call(f"ops.fourier.transforms.{name}", x, **one) for name, x in taken.items()],
-        *[call(f"ops.fourier.transforms.{name}n", x, **several) for name, x in taken.items()],
+        *[call(f"ops.fourier.discrete_fourier.{name}", x, **one) for name, x in taken.items()],
+        *[call(f"ops.fourier.discrete_fourier.{name}n", x, **several) for name, x in taken.items()],
         *[call(f"ops.fourier.planes.{name}2", x, [4, 2], axes=(1, 0)) for name, x in taken.items()],
         call("ops.fourier.planes.hfft", numbers, **one),
         call("ops.fourier.planes.ihfft", real, **one),

@@ -16,7 +16,7 @@ from onnx_training_tools import batches, mlp, model_of, normal
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from stopgrad.interop.onnx.training import folders
+from stopgrad.interop.onnx.training import training_folders
 from stopgrad.trainer import Trainer
 from stopgrad_trainer import memory
 from stopgrad_trainer.exported import fields
@@ -249,8 +249,8 @@ def test_an_older_folder_is_trained_as_before(folder: Path, older: Path) -> None
 
 def test_frozen_weights_stay_in_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlp(tmp_path / "mlp.onnx")
-    monkeypatch.setattr(folders, "APART", 0)
-    monkeypatch.setattr(folders, "SMALL", 64)
+    monkeypatch.setattr(training_folders, "APART", 0)
+    monkeypatch.setattr(training_folders, "SMALL", 64)
     lora = {"weights": "*.weight", "rank": 2}
     sgo.training(tmp_path / "mlp.onnx", loss="cross-entropy", folder=tmp_path / "out", lora=lora)
     assert (tmp_path / "out" / "weights.bin").exists()

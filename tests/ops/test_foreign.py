@@ -23,7 +23,7 @@ from stopgrad.graph.graph import Graph
 from stopgrad.graph.op import Status
 from stopgrad.interop.imported import Model
 from stopgrad.ops.structural.foreign import foreign, foreign_stop
-from stopgrad.ops.structural.programs import Step, written
+from stopgrad.ops.structural.foreign_programs import Step, written
 
 
 @pytest.fixture

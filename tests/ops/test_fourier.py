@@ -14,7 +14,7 @@ from all_engines import each_engine
 from values import by, complex_normal, normal
 
 import stopgrad as sg
-from stopgrad.ops.fourier import frequencies, planes as fourier_planes, transforms as fourier
+from stopgrad.ops.fourier import discrete_fourier as fourier, frequencies, planes as fourier_planes
 
 NAMED = vars(fourier) | vars(fourier_planes) | vars(frequencies)
 NORMS = ("backward", "ortho", "forward")

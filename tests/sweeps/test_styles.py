@@ -36,7 +36,7 @@ ELSEWHERE = {
     "group",
     "tests/scale/test_mesh": "shard",
     "tests/ops/test_effects": "print debug_callback",
-    "tests/train/test_saved": "save load",
+    "tests/train/test_tree_files": "save load",
     "tests/base/test_trees": "tree_flatten tree_leaves tree_map tree_map_with_path tree_reduce "
     "tree_structure tree_unflatten",
     "tests/train/monitoring/test_sessions": "monitor",

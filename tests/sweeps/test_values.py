@@ -413,7 +413,7 @@ WITHOUT_VALUE = {
     "explain": "it reports on paths",
     "function": "it runs other functions: all values of this test on an engine come through it",
     "group": "it runs other operations, and says no more than that they have run",
-    "load": "what it reads is compared with what was saved, and by safetensors, in test_saved",
+    "load": "what it reads is compared with what was saved, and by safetensors, in test_tree_files",
     "print": "what it prints is compared with JAX in test_effects",
     "save": "as load",
     **dict.fromkeys(

@@ -17,8 +17,8 @@ from stopgrad.errors import ArgumentError, StopgradError
 import stopgrad as sg
 from stopgrad.tools import cli
 from stopgrad.tools.cli.annotations import shape_option, type_from
-from stopgrad.tools.cli.calls import Call, Wanted, call_of
-from stopgrad.tools.cli.programs import loaded
+from stopgrad.tools.cli.call_arguments import Call, Wanted, call_of
+from stopgrad.tools.cli.user_programs import loaded
 
 HEAD = """\
 from dataclasses import dataclass

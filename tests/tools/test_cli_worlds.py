@@ -16,8 +16,8 @@ import torch
 from stopgrad.errors import ArgumentError
 
 import stopgrad as sg
-from stopgrad.interop.kinds import JAX, OURS, TORCH, home, kind, named_worlds
-from stopgrad.interop.shared.losses import losses_in
+from stopgrad.interop.shared.returned_losses import losses_in
+from stopgrad.interop.value_worlds import JAX, OURS, TORCH, home, kind, named_worlds
 from stopgrad.tools import cli
 from stopgrad.tools.cli.failing import only
 

@@ -14,7 +14,7 @@ import stopgrad as sg
 from stopgrad.tools.cli.tour import WORKLOADS
 from stopgrad.tools.recipes import adversarial, boltzmann, em, softmax, targets, training
 from stopgrad.tools.recipes.result import Check, LossGraph, Result, differentiate
-from stopgrad.tools.tour import graphs
+from stopgrad.tools.tour import graph_pictures
 
 
 def status(graph: LossGraph) -> set[str]:
@@ -297,7 +297,7 @@ def test_a_failed_check_fails_the_result() -> None:
 
 
 def test_listing_says_per_line_what_was_generated_and_where_it_is_stopped() -> None:
-    lines = graphs.listing(softmax._graph(softmax.STOPPED))
+    lines = graph_pictures.listing(softmax._graph(softmax.STOPPED))
     by_operation = {line.operation: line for line in lines}
     assert by_operation["stop_gradient"].kind == "stop"
     assert by_operation["Max"].kind == "hidden"
@@ -314,10 +314,10 @@ def test_picture_puts_every_gradient_operation_beside_its_forward_operation() ->
         lambda p: sg.reduce_sum(sg.sin(p["x"]) * sg.stop_gradient(sg.exp(p["x"]))),  # two beside each other
         {"x": np.ones(3)},
     )
-    forward = [graphs.Box(op, "", op.type) for op in graph.forward]
-    generated = [graphs.Box(op, "gradient", op.type) for op in graph.generated if op.type != "Const"]
-    graphs._place_forward(forward)
-    graphs._place_generated(generated, forward, 500.0)
+    forward = [graph_pictures.Box(op, "", op.type) for op in graph.forward]
+    generated = [graph_pictures.Box(op, "gradient", op.type) for op in graph.generated if op.type != "Const"]
+    graph_pictures._place_forward(forward)
+    graph_pictures._place_generated(generated, forward, 500.0)
     rows = {box.op: box.y for box in forward}
     assert generated
     assert all(box.y == rows[box.op.origin] for box in generated)
@@ -325,6 +325,6 @@ def test_picture_puts_every_gradient_operation_beside_its_forward_operation() ->
     neighbours = [pair for boxes in ordered for pair in pairwise(boxes)]
     assert neighbours
     assert all(left.x + left.width / 2 <= right.x - right.width / 2 for left, right in neighbours)
-    svg = graphs.to_svg(graph)
+    svg = graph_pictures.to_svg(graph)
     assert svg.count('class="op stop"') == 1
     assert 'class="op hidden"' in svg

@@ -32,7 +32,7 @@ from serve_pages import (  # noqa: E402
 )
 
 import stopgrad.onnx as sgo  # noqa: E402
-from stopgrad.interop.onnx.training import folders  # noqa: E402
+from stopgrad.interop.onnx.training import training_folders  # noqa: E402
 from stopgrad.tools import cli  # noqa: E402
 
 
@@ -350,7 +350,7 @@ def test_a_folder_that_is_damaged_is_said_on_the_page(
 def test_frozen_weights_beside_the_graphs_are_loaded(
     browser: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "APART", 1)
+    monkeypatch.setattr(training_folders, "APART", 1)
     training = training_folder(tmp_path / "own")
     assert (training / "weights.bin").exists()
     _, expected = on_the_desktop(home, 3)

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from stopgrad.train.data.order import permuted
+from stopgrad.train.data.permutations import permuted
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from stopgrad.flow.assertions import assert_blocked, assert_flows, assert_only_f
 from stopgrad.flow.checking.check import check_gradients
 from stopgrad.flow.checking.gradient_check import Checked, GradientCheck
 from stopgrad.flow.explain import explain
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.nans.nan_trace import NanInput, NanNote, NanSite, NanTrace
 from stopgrad.flow.nans.trace import trace_nan
 from stopgrad.flow.parts import Cut, Finding, GateUse, Reach, Story

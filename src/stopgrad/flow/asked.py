@@ -15,7 +15,7 @@ from stopgrad.graph.builder import CallNotes, NotedCalls
 from stopgrad.graph.graph import Graph, Operation, Output, describe
 from stopgrad.graph.operands import NumpyArray, is_tensor
 from stopgrad.graph.public import call, reads_arguments
-from stopgrad.transforms.gradients.tracing import Tracing, outputs_in
+from stopgrad.transforms.gradients.transform_arguments import Tracing, outputs_in
 from stopgrad.transforms.gradients.transforms import argument_positions
 
 

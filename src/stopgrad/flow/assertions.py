@@ -12,7 +12,7 @@ from stopgrad.base.garbage import without_gc
 from stopgrad.base.structure import flatten, tensors_among
 from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.explain import flow_of
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.parts import Reach
 from stopgrad.flow.patterns import called
 from stopgrad.flow.source_lines import excerpt, place
@@ -23,7 +23,7 @@ from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Graph, Operation, Output, describe, title
 from stopgrad.graph.public import guarded
 from stopgrad.ops.structural.sources import Parameter, Placeholder
-from stopgrad.transforms.gradients.tracing import outputs_in
+from stopgrad.transforms.gradients.transform_arguments import outputs_in
 
 __tracebackhide__ = True  # pytest ends the traceback of a failure at the line of the test.
 

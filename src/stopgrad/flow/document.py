@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from stopgrad.flow.lines import Surveyed
-from stopgrad.flow.magnitudes.told import data_of, summary_data, trouble_data
+from stopgrad.flow.magnitudes.magnitude_parts import data_of, summary_data, trouble_data
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.reports.json_form import integer, operation_of, place_of

@@ -9,15 +9,15 @@ from stopgrad.base.coercion import flag
 from stopgrad.base.errors import FeedError
 from stopgrad.base.garbage import without_gc
 from stopgrad.flow.asked import Asked, asked
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.measuring import measured_on
-from stopgrad.flow.magnitudes.sizes import Measured
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Measured
+from stopgrad.flow.magnitudes.norm_program import measured_on
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.survey import surveys
 from stopgrad.graph.graph import Output
 from stopgrad.graph.public import guarded
 from stopgrad.run.session import Session
-from stopgrad.transforms.gradients.tracing import outputs_in
+from stopgrad.transforms.gradients.transform_arguments import outputs_in
 
 
 @guarded("explain")

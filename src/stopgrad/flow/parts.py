@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.flow.updates import Update
 from stopgrad.graph.graph import Operation, describe
 from stopgrad.graph.op import Status

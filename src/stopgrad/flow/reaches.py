@@ -1,7 +1,7 @@
 """The report: whether gradients flow, what stops them, and what does nothing.
 
-Text, JSON and the page are made from :class:`Reaches`; the users' :class:`stopgrad.flow.flow.Flow` adds these
-forms.
+Text, JSON and the page are made from :class:`Reaches`; the users'
+:class:`stopgrad.flow.flow_report.Flow` adds these forms.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path
 from stopgrad.flow.comparisons import KIND, Comparison, comparisons
 from stopgrad.flow.lines import Lines, Surveyed
-from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
-from stopgrad.flow.magnitudes.told import findings_of
+from stopgrad.flow.magnitudes.magnitude import Magnitude, Measured
+from stopgrad.flow.magnitudes.magnitude_parts import findings_of
 from stopgrad.flow.magnitudes.troubles import Trouble, troubles
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Names, Place, Reach, Story
 from stopgrad.flow.patterns import called

@@ -14,8 +14,8 @@ from stopgrad.base.source import Location
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.page.html import drawing, is_drawn
-from stopgrad.flow.reports.notebook import html_of
-from stopgrad.flow.reports.tree import DIM, STRONG, Excerpt, Paragraph, Part, Table
+from stopgrad.flow.reports.notebook_html import html_of
+from stopgrad.flow.reports.sections import DIM, STRONG, Excerpt, Paragraph, Part, Table
 from stopgrad.flow.words import counted, number
 from stopgrad.graph.graph import Graph, Output
 from stopgrad.ops.structural.sources import Parameter, Placeholder

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from stopgrad.base.source import Location
 from stopgrad.flow.parts import Cut, Place
 from stopgrad.flow.reaches import Reaches
-from stopgrad.flow.reports.tree import Excerpt, Piece
+from stopgrad.flow.reports.sections import Excerpt, Piece
 from stopgrad.flow.source_lines import place, shown_file
 from stopgrad.flow.words import counted, listed
 from stopgrad.graph.graph import Operation, title

@@ -9,12 +9,12 @@ from functools import partial
 
 from stopgrad.base.source import in_library
 from stopgrad.flow import updates
-from stopgrad.flow.magnitudes import told as magnitudes
+from stopgrad.flow.magnitudes import magnitude_parts as magnitudes
 from stopgrad.flow.parts import ARRIVES, Cut, Finding, Story
 from stopgrad.flow.reaches import FROZEN, Reaches
 from stopgrad.flow.reports.notices import Notice, at_lines
+from stopgrad.flow.reports.sections import DIM, IDLE, STRONG, Paragraph, Part, Piece, Section
 from stopgrad.flow.reports.terminal import text_of
-from stopgrad.flow.reports.tree import DIM, IDLE, STRONG, Paragraph, Part, Piece, Section
 from stopgrad.flow.spots import Spot, as_text, at, at_places, source_of, spots_of
 from stopgrad.flow.words import counted, listed, names, number, paths_cut, plain
 from stopgrad.graph.op import Status

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.flow.magnitudes.causes import figure
-from stopgrad.flow.reports.tree import DIM, Paragraph, Part, Section
+from stopgrad.flow.reports.sections import DIM, Paragraph, Part, Section
 from stopgrad.flow.words import listed, names, number
 from stopgrad.graph.op import Status
 

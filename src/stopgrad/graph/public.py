@@ -25,9 +25,9 @@ from stopgrad.base.types import DType, shape_of
 from stopgrad.graph.builder import current, default_graph
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.immediate import Call
+from stopgrad.graph.memoized import key_of, remember, repeated
 from stopgrad.graph.op import Op
 from stopgrad.graph.operands import as_array, as_list, type_of
-from stopgrad.graph.repeated import key_of, remember, repeated
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,7 +64,7 @@ def guarded(what: str, by_type: bool = False, alike: bool = False) -> Callable[[
     """Decorator of public functions: they build all or nothing, and errors name *what* was called.
 
     With *alike*, the function reads of outputs only the types, and what it builds is remembered
-    (:mod:`stopgrad.graph.repeated`). With *by_type*, also of arrays, and so are immediate calls
+    (:mod:`stopgrad.graph.memoized`). With *by_type*, also of arrays, and so are immediate calls
     (:class:`stopgrad.graph.immediate.Call`).
     """
     alike = alike or by_type

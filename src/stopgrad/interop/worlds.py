@@ -18,10 +18,10 @@ from stopgrad.flow import (
 )
 from stopgrad.flow.ablation.ablation import Ablation
 from stopgrad.flow.checking.gradient_check import GradientCheck
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.nans.nan_trace import NanTrace
 from stopgrad.graph.graph import Operation, Output
-from stopgrad.interop.kinds import JAX, OURS, TENSORFLOW, TORCH, kind, kinds_in, named_worlds
+from stopgrad.interop.value_worlds import JAX, OURS, TENSORFLOW, TORCH, kind, kinds_in, named_worlds
 
 
 class World(NamedTuple):
@@ -59,7 +59,7 @@ def explain(ys: Any, *args: Any, **kwargs: Any) -> Flow:
             world, those of its own ``explain``, such as ``model``.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`: for each tensor a ``status``, the numbers of ``paths`` and
+        A :class:`stopgrad.flow.flow_report.Flow`: for each tensor a ``status``, the numbers of ``paths`` and
         ``cut_paths``, and ``cuts``.
 
     Raises:

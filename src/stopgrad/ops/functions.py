@@ -14,20 +14,20 @@ from stopgrad.ops.elementwise.rounding import *
 from stopgrad.ops.elementwise.trigonometric import *
 from stopgrad.ops.elementwise.zeros import *
 from stopgrad.ops.fourier import (  # noqa: F401 - defines operations, whose functions stand in sg.xp.fft
+    discrete_fourier as _transforms,
     frequencies as _frequencies,
     planes as _planes,
-    transforms as _transforms,
 )
 from stopgrad.ops.gates.custom import *
 from stopgrad.ops.gates.scaling import *
 from stopgrad.ops.gates.stopping import *
 from stopgrad.ops.indexing.dynamic import *
 from stopgrad.ops.indexing.gather import *
+from stopgrad.ops.indexing.indexed_updates import *
 from stopgrad.ops.indexing.masks import *
 from stopgrad.ops.indexing.positions import *
 from stopgrad.ops.indexing.scatters import *
 from stopgrad.ops.indexing.slices import *
-from stopgrad.ops.indexing.updates import *
 from stopgrad.ops.linalg.contractions import *
 from stopgrad.ops.linalg.determinants import *
 from stopgrad.ops.linalg.diagonals import *
@@ -61,9 +61,9 @@ from stopgrad.ops.random.keys import *
 from stopgrad.ops.random.rejection import *
 from stopgrad.ops.random.sampling import *
 from stopgrad.ops.reductions.associative import *
+from stopgrad.ops.reductions.cumulative import *
 from stopgrad.ops.reductions.recurrence import *
 from stopgrad.ops.reductions.reduce import *
-from stopgrad.ops.reductions.running import *
 from stopgrad.ops.reductions.segments import *
 from stopgrad.ops.shapes.grids import *
 from stopgrad.ops.shapes.join import *

@@ -17,7 +17,7 @@ from stopgrad.base.sizes import Dim, Shape, Size
 from stopgrad.base.types import ShapeLike
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import NumpyArray
-from stopgrad.ops.indexing.updates import At
+from stopgrad.ops.indexing.indexed_updates import At
 from stopgrad.ops.neural.windows import PaddingLike, PerAxisLike
 from stopgrad.ops.order.sets import Unique, UniqueAll, UniqueCounts, UniqueInverse, UniqueWithCounts
 from stopgrad.ops.order.sorting import TopK

@@ -11,7 +11,7 @@ from stopgrad.base.unknown import ON_TENSORS
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArrayLike, Dim, Operation, Output
 from stopgrad.ops.elementwise import arithmetic, compare, powers
-from stopgrad.ops.indexing import brackets as indexing, updates
+from stopgrad.ops.indexing import brackets as indexing, indexed_updates
 from stopgrad.ops.linalg import contractions as linalg
 from stopgrad.ops.shapes import reshape as shape
 
@@ -99,7 +99,7 @@ _OTHERS: dict[str, Any] = {
     "__abs__": arithmetic.abs,
     "__invert__": _invert,
     "__getitem__": _getitem,
-    "at": property(updates.at),
+    "at": property(indexed_updates.at),
     "T": property(lambda self: shape.transpose(self)),
 }
 for _name, _member in _OTHERS.items():

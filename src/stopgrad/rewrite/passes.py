@@ -23,7 +23,7 @@ from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
 from stopgrad.ops.structural.sharding import Shard, declared_sharding
 from stopgrad.ops.structural.sources import Const, Fill, Placeholder
 from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, only, rewrite, where
-from stopgrad.rewrite.loops import unite_scans
+from stopgrad.rewrite.loop_fusion import unite_scans
 from stopgrad.rewrite.written_out import written_out
 
 

@@ -26,7 +26,7 @@ from stopgrad.ops.shapes.join import Pack
 from stopgrad.ops.structural.sharding import declared_sharding
 from stopgrad.ops.structural.sources import Assign, Const, Fill, Placeholder
 from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
-from stopgrad.rewrite.segments import Listing, Run
+from stopgrad.rewrite.repeated_parts import Listing, Run
 from stopgrad.rewrite.stacks import Stacks, arranged, spans_together
 from stopgrad.transforms.control.scans import Scan
 

@@ -36,10 +36,10 @@ from stopgrad.graph.public import guarded, reads_arguments
 from stopgrad.graph.sharding import Spec
 from stopgrad.run.calls import Arguments, array_argument, array_like, company, difference, results_of
 from stopgrad.run.compiling import CACHE_SIZE, Compiler, Options, cached, has_hash
+from stopgrad.run.fast_path import OTHER, repeated_call
 from stopgrad.run.instances import Instances, Method
 from stopgrad.run.lowered import CompiledFunction, Lowered
 from stopgrad.run.programs import Program
-from stopgrad.run.repeated import OTHER, repeated_call
 from stopgrad.run.traced import Signature, Static, Traced, probes_since, started, trace
 from stopgrad.run.tuning import Report, Sample
 

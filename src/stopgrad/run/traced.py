@@ -30,12 +30,12 @@ from stopgrad.graph.operands import is_tensor
 from stopgrad.ops.gates.stopping import Named, Probe
 from stopgrad.ops.structural.sources import Assign, Parameter, Placeholder
 from stopgrad.rewrite import prepare
+from stopgrad.run.argument_reader import Reader, reader
 from stopgrad.run.compiling import Compiler, cached, compile_sized
 from stopgrad.run.feeds import sizes_of
 from stopgrad.run.programs import Program
-from stopgrad.run.reading import Reader, reader
 from stopgrad.run.tuning import Sample
-from stopgrad.transforms.gradients.tracing import ArgumentGraph
+from stopgrad.transforms.gradients.transform_arguments import ArgumentGraph
 
 Static = Sequence[tuple[int | str, Constant]]
 """The static arguments: their positions or names, and their values."""

@@ -9,8 +9,8 @@ from typing import Any
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
 from stopgrad.flow.problems.diagnosis import Diagnosis
-from stopgrad.interop.shared.schedules import Schedule
-from stopgrad.tools.running.following import EVERY, Following
+from stopgrad.interop.shared.recorded_steps import Schedule
+from stopgrad.tools.running.script_following import EVERY, Following
 
 
 def load_ipython_extension(shell: Any) -> None:

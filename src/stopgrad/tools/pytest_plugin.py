@@ -20,9 +20,9 @@ import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.base.namespaces import require
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.patterns import matching
-from stopgrad.interop.kinds import TENSORFLOW, TORCH, is_module, is_optimizer
+from stopgrad.interop.value_worlds import TENSORFLOW, TORCH, is_module, is_optimizer
 from stopgrad.interop.worlds import WORLDS, report
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from stopgrad.ops.random.keys import random_fold_in, random_key
 from stopgrad.ops.shapes.reshape import BroadcastTo, Reshape, Transpose
 from stopgrad.ops.structural.sources import Const, Parameter
 from stopgrad.rewrite.engine import Copying, rewrite
-from stopgrad.transforms.gradients.tracing import outputs_in
+from stopgrad.transforms.gradients.transform_arguments import outputs_in
 
 __all__ = ["add_lora"]
 

@@ -11,9 +11,9 @@ from ml_dtypes import bfloat16
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from stopgrad.engines.onnxruntime.nodes.nodes import Nodes
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Nodes
 from stopgrad.engines.onnxruntime.nodes.program import LATEST
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
 
 LARGE = np.array([[2**53, 1], [2**40, -3]])
 ENDS = np.array([3], np.uint64), np.array([2**64 - 1], np.uint64)

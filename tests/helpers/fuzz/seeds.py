@@ -15,7 +15,7 @@ from stopgrad.base.types import dim
 from stopgrad.graph.build import emit
 from stopgrad.graph.op import REGISTRY
 from stopgrad.ops.structural.foreign import foreign, foreign_stop
-from stopgrad.ops.structural.programs import Step, written
+from stopgrad.ops.structural.foreign_programs import Step, written
 
 
 def operations() -> list[sg.Graph]:

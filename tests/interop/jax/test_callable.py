@@ -16,7 +16,7 @@ from tiers import some
 
 import stopgrad as sg
 import stopgrad.jax as sgj
-from stopgrad.interop.jax.callable.programs import Computation
+from stopgrad.interop.jax.callable.computations import Computation
 
 X = jnp.asarray([0.3, -0.7, 1.2], jnp.float32)
 Y = jnp.asarray([0.5, 0.25, -1.5], jnp.float32)

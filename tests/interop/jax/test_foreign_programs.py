@@ -20,7 +20,7 @@ import stopgrad as sg
 import stopgrad.jax as sgj
 from stopgrad.graph.graph import Graph
 from stopgrad.interop.jax.foreign import foreign_of
-from stopgrad.ops.structural.programs import Step, steps_of, written
+from stopgrad.ops.structural.foreign_programs import Step, steps_of, written
 
 pytestmark = pytest.mark.slow
 

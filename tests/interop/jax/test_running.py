@@ -14,7 +14,7 @@ jax = pytest.importorskip("jax")
 optax = pytest.importorskip("optax")
 session = pytest.importorskip("stopgrad.interop.jax.training.session")
 notes = pytest.importorskip("stopgrad.flow.problems.notes")
-following = pytest.importorskip("stopgrad.tools.running.following")
+following = pytest.importorskip("stopgrad.tools.running.script_following")
 scripts = pytest.importorskip("jax_scripts")
 Run, script = scripts.Run, scripts.script
 

@@ -436,7 +436,7 @@ def test_what_is_exported_is_the_users_own_model(model: Path) -> None:
 
 
 def test_large_weights_are_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["stopgrad.interop.onnx.training.folders"], "APART", 10_000)
+    monkeypatch.setattr(sys.modules["stopgrad.interop.onnx.training.training_folders"], "APART", 10_000)
     weights = {"base": normal(64, 64), "head": normal(64, 3)}
     nodes = [node("MatMul", ["x", "base"], "a"), node("MatMul", ["a", "head"], "y")]
     write(tmp_path / "m.onnx", nodes, {"x": ["n", 64]}, {"y": ["n", 3]}, weights)

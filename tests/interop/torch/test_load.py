@@ -15,8 +15,8 @@ from torch.nn import functional
 from torch.utils import _pytree as trees
 
 import stopgrad as sg
+from stopgrad.interop.torch.importing.exported_program import _OUTSIDE, _named_after
 from stopgrad.interop.torch.importing.loading import load
-from stopgrad.interop.torch.importing.program import _OUTSIDE, _named_after
 
 BATCH = torch.export.Dim("batch", min=2, max=64)
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import stopgrad as sg
 from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
-from stopgrad.interop.torch.importing.program import decompositions
+from stopgrad.interop.torch.importing.exported_program import decompositions
 from stopgrad.interop.torch.importing.translating import name_of
 
 aten = torch.ops.aten

@@ -13,7 +13,7 @@ import stopgrad as sg
 
 torch = pytest.importorskip("torch")
 sgt = pytest.importorskip("stopgrad.torch")
-kept_gradients = pytest.importorskip("stopgrad.interop.torch.importing.functions").kept_gradients
+kept_gradients = pytest.importorskip("stopgrad.interop.torch.importing.autograd_functions").kept_gradients
 Function = torch.autograd.Function
 
 

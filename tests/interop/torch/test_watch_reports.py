@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from installed import installed
 
-from stopgrad.flow.page.data import page_data
+from stopgrad.flow.page.page_data import page_data
 
 torch = pytest.importorskip("torch")
 sgt = pytest.importorskip("stopgrad.torch")

@@ -71,7 +71,8 @@ class Known:
             manifest = json.loads((self.folder / "manifest.json").read_text())
             del manifest["update"]
             (self.folder / "manifest.json").write_text(json.dumps(manifest))
-        self.data, self.threads = batches(5), 2 if kind == "in threads" else 1
+        self.data, self.threads = batches(5), 2 if kind in ("in threads", "compiled") else 1
+        self.compiled = kind == "compiled"
         trainer = self.trainer()
         self.states, self.losses, self.outputs = [trainer.state], [], [self.predict(trainer)]
         for i in range(5):
@@ -80,7 +81,7 @@ class Known:
             self.outputs.append(self.predict(trainer))
 
     def trainer(self) -> Trainer:
-        return Trainer(self.folder, threads=self.threads)
+        return Trainer(self.folder, threads=self.threads, compiled=self.compiled)
 
     def step(self, trainer: Trainer, i: int) -> float:
         return trainer.step(x=self.data[i][0], labels=self.data[i][1])
@@ -102,10 +103,11 @@ def equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(np.array_equal(one[name], other[name]) for name in other)
 
 
-@pytest.fixture(scope="module", params=["in place", "in threads", "held twice"])
+@pytest.fixture(scope="module", params=["in place", "in threads", "compiled", "held twice"])
 def known(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(memory, "BLOCK", 32)  # So that there is a middle of an update.
+        patched.setattr(memory, "COMPILED_BLOCK", 32)
         patched.setattr(memory, "FEW", 1)
         yield Known(tmp_path_factory.mktemp("trained"), request.param)
 

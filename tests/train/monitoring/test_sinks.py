@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import stopgrad as sg
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.train.monitoring.monitor import Monitor
 from stopgrad.train.monitoring.verdicts import Verdict
 

@@ -22,13 +22,13 @@ from stopgrad.base.namespaces import LazyNamespace, require
 from stopgrad.base.types import TensorType, int32, tensor_type
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-from stopgrad.engines.xla.memory import SMALL, handed_over
+from stopgrad.engines.xla.compiler_options import CHEAP_KERNELS, compiler_options, memory_options
 from stopgrad.engines.xla.native import candidates, kernels, library, loaded
 from stopgrad.engines.xla.native.regroup import regroup
-from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options, memory_options
-from stopgrad.engines.xla.plans import Plan
+from stopgrad.engines.xla.result_memory import SMALL, handed_over
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
+from stopgrad.engines.xla.stored_plans import Plan
 from stopgrad.engines.xla.work import WIDE, Work
 from stopgrad.graph.build import emit
 from stopgrad.graph.graph import Graph, Operation, Output

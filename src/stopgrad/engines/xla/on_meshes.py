@@ -11,9 +11,9 @@ import numpy.typing as npt
 from stopgrad.base.arrays import Array
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.xla import XlaEngine
-from stopgrad.engines.xla.memory import handed_over
-from stopgrad.engines.xla.options import compiler_options
+from stopgrad.engines.xla.compiler_options import compiler_options
 from stopgrad.engines.xla.placement import Placement
+from stopgrad.engines.xla.result_memory import handed_over
 from stopgrad.graph.body import walk
 from stopgrad.graph.fingerprint import lines_of
 from stopgrad.graph.graph import Output

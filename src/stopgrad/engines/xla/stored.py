@@ -20,7 +20,7 @@ from stopgrad.base.errors import FileError
 from stopgrad.base.folders import private_folder, seal, unsealed
 from stopgrad.base.machine import processor
 from stopgrad.base.namespaces import require
-from stopgrad.engines.xla.options import compile_lowered
+from stopgrad.engines.xla.compiler_options import compile_lowered
 from stopgrad.graph.files import replacing
 from stopgrad.graph.fingerprint import fingerprint
 from stopgrad.graph.graph import Output

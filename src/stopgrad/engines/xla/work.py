@@ -8,11 +8,11 @@ from typing import Any
 
 from stopgrad.base.types import complex128, float64, int64, uint64
 from stopgrad.engines.protocol import PLAIN, Variant
+from stopgrad.engines.xla.compiler_options import compiler_options
 from stopgrad.engines.xla.edges import Edges, edges
 from stopgrad.engines.xla.native import Kernels, kernels, loaded, regions
 from stopgrad.engines.xla.native.paying import Compile
-from stopgrad.engines.xla.options import compiler_options
-from stopgrad.engines.xla.plans import Plan
+from stopgrad.engines.xla.stored_plans import Plan
 from stopgrad.graph.body import bodies_in, walk
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.interpreter import Backend, Region, Run, program

@@ -24,7 +24,7 @@ from stopgrad.flow.ablation.ablation import (
     Suggestion,
     zero_at,
 )
-from stopgrad.flow.ablation.apart import ROUNDINGS, compared, infinite, largest, near, nearness
+from stopgrad.flow.ablation.distances import ROUNDINGS, compared, infinite, largest, near, nearness
 from stopgrad.flow.ablation.variants import (
     Arrays,
     Gradients,
@@ -36,7 +36,7 @@ from stopgrad.flow.ablation.variants import (
     problem,
 )
 from stopgrad.flow.ablation.without import opening, stopping
-from stopgrad.flow.ablation.zeros import Arrivals, arrivals, sizes, tolerance
+from stopgrad.flow.ablation.zero_arrivals import Arrivals, arrivals, sizes, tolerance
 from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.survey import with_bodies

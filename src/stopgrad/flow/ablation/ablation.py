@@ -10,7 +10,7 @@ from stopgrad.base.source import Location
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of
 from stopgrad.flow.reports.notices import Notice
-from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Section, Table
+from stopgrad.flow.reports.sections import STRONG, Excerpt, Paragraph, Part, Section, Table
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.words import counted, names
 from stopgrad.graph.graph import Operation, describe

@@ -24,7 +24,7 @@ from stopgrad.graph.fingerprint import fingerprint
 from stopgrad.graph.graph import Output
 from stopgrad.graph.interpreter import Run, computation
 from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite
-from stopgrad.rewrite.loops import unite_scans
+from stopgrad.rewrite.loop_fusion import unite_scans
 from stopgrad.run.compiling import Compiler, Options
 from stopgrad.run.feeds import sizes_of
 from stopgrad.run.programs import Program

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from stopgrad.base.types import TensorType
-from stopgrad.flow.checking.differences import KINK, SMOOTH, Slope
+from stopgrad.flow.checking.finite_differences import KINK, SMOOTH, Slope
 from stopgrad.flow.checking.numeric import ROUNDINGS, Settings, flat, size_of
 from stopgrad.graph.operands import NumpyArray
 

@@ -11,10 +11,10 @@ from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.json_form import fields_of, place_of
-from stopgrad.flow.reports.notebook import WIDTH
+from stopgrad.flow.reports.notebook_html import WIDTH
 from stopgrad.flow.reports.notices import Notice, at_lines
+from stopgrad.flow.reports.sections import STRONG, Excerpt, Paragraph, Part, Section, Table
 from stopgrad.flow.reports.terminal import text_of
-from stopgrad.flow.reports.tree import STRONG, Excerpt, Paragraph, Part, Section, Table
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Status
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from stopgrad.base.errors import StopgradError
 from stopgrad.base.types import TensorType
-from stopgrad.flow.checking.differences import Slope, Steps, complex_slope, slope_at
+from stopgrad.flow.checking.finite_differences import Slope, Steps, complex_slope, slope_at
 from stopgrad.flow.checking.frozen import COMPLEX, WIDE, Frozen, Holding, Posed, draws, evaluate, moving
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Operation, Output

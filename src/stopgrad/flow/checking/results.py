@@ -9,7 +9,7 @@ import numpy as np
 
 from stopgrad.base.types import TensorType
 from stopgrad.flow.checking.compared import Comparison, Rows, distance
-from stopgrad.flow.checking.differences import JUMP, SMOOTH
+from stopgrad.flow.checking.finite_differences import JUMP, SMOOTH
 from stopgrad.flow.checking.gradient_check import Checked, Kink, Worst
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stopgrad.flow.magnitudes.sizes import Measured
+from stopgrad.flow.magnitudes.magnitude import Measured
 from stopgrad.graph.graph import Operation, Output, by_id
 from stopgrad.ops.structural.sources import Const
 from stopgrad.transforms.gradients.reach import routes

@@ -7,9 +7,9 @@ from typing import Any
 
 from stopgrad.base.garbage import without_gc
 from stopgrad.flow.asked import Asked
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.measuring import Measuring
-from stopgrad.flow.magnitudes.sizes import Measured
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Measured
+from stopgrad.flow.magnitudes.norm_program import Measuring
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.survey import surveys
 from stopgrad.graph.graph import Output

@@ -9,7 +9,7 @@ from typing import Any
 
 from stopgrad.flow.magnitudes.causes import Cause, factors, is_elementwise_product, name_of, scales, stops_all
 from stopgrad.flow.magnitudes.chains import Chains, Link
-from stopgrad.flow.magnitudes.sizes import EXPLODED, TINY, VANISHED, Measured
+from stopgrad.flow.magnitudes.magnitude import EXPLODED, TINY, VANISHED, Measured
 from stopgrad.flow.words import some
 from stopgrad.graph.graph import Operation, Output
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.flow.nans.run import Event, NumpyArray
+from stopgrad.flow.nans.follower import Event, NumpyArray
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.arithmetic import AddV2, Mul, RealDiv, Square, Sub

@@ -9,7 +9,7 @@ import numpy as np
 
 from stopgrad.base.errors import StopgradError
 from stopgrad.flow.nans.case import Case, comes_from, is_shares, moved_from, order_of, source
-from stopgrad.flow.nans.run import NumpyArray
+from stopgrad.flow.nans.follower import NumpyArray
 from stopgrad.graph.graph import Operation, Output
 from stopgrad.graph.immediate import evaluate
 from stopgrad.graph.kinds import Kind

@@ -14,8 +14,8 @@ from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.fed import fed_to
 from stopgrad.flow.nans.case import Case, forwards, neighbours, order_of
 from stopgrad.flow.nans.cures import cure_of
+from stopgrad.flow.nans.follower import Event, Follower, NumpyArray, number
 from stopgrad.flow.nans.nan_trace import NanInput, NanNote, NanSite, NanTrace
-from stopgrad.flow.nans.run import Event, Follower, NumpyArray, number
 from stopgrad.graph.body import walk
 from stopgrad.graph.graph import Graph, Operation, Output, needed
 from stopgrad.graph.public import guarded
@@ -26,7 +26,7 @@ from stopgrad.run.session import Session
 from stopgrad.transforms.control.loops import While
 from stopgrad.transforms.control.scans import Scan
 from stopgrad.transforms.gradients.reverse import gradients
-from stopgrad.transforms.gradients.tracing import Tracing
+from stopgrad.transforms.gradients.transform_arguments import Tracing
 
 _FOLLOWED = 3
 """The most later operations, and the most others, that a report names."""

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from stopgrad.flow.page.data import page_data
+from stopgrad.flow.page.page_data import page_data
 from stopgrad.flow.reaches import Reaches
 from stopgrad.flow.words import plain
 from stopgrad.graph.files import AnyPath, replacing

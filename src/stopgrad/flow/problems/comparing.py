@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stopgrad.flow.comparisons import KIND
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.problems.problem import Problem, Site
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from stopgrad.base.source import Location
 from stopgrad.flow.problems.catalogue import KINDS, NOTE, page_of
 from stopgrad.flow.problems.problem import Problem, Site
-from stopgrad.flow.problems.told import parts_of
+from stopgrad.flow.problems.problem_parts import parts_of
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.notices import Notice
-from stopgrad.flow.reports.tree import Paragraph, Part
+from stopgrad.flow.reports.sections import Paragraph, Part
 from stopgrad.flow.source_lines import relative_file
 from stopgrad.flow.words import counted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stopgrad.flow.problems.problem import Problem
-from stopgrad.flow.problems.told import text_of_problem
+from stopgrad.flow.problems.problem_parts import text_of_problem
 
 PROBLEM = "__stopgrad__"
 """The attribute of an exception that holds its explanation."""

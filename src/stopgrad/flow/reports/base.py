@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from stopgrad.base.coercion import whole
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.reports.json_form import json_of
-from stopgrad.flow.reports.notebook import WIDTH, html_of
+from stopgrad.flow.reports.notebook_html import WIDTH, html_of
 from stopgrad.flow.reports.notices import Notice, github, sarif
+from stopgrad.flow.reports.sections import Part
 from stopgrad.flow.reports.terminal import text_of
-from stopgrad.flow.reports.tree import Part
 
 NARROWEST = 40
 

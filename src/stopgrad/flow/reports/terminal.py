@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stopgrad.base.namespaces import require
 from stopgrad.base.printable import printable
-from stopgrad.flow.reports.tree import STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
+from stopgrad.flow.reports.sections import STYLES, Excerpt, Paragraph, Part, Piece, Section, Table
 from stopgrad.flow.source_lines import columns, place, source_line
 
 

@@ -19,8 +19,8 @@ from stopgrad.base.types import DType, TensorType, int32, int64, tensor_type, ui
 from stopgrad.graph.files import AnyPath, ArrayFile, write_arrays
 from stopgrad.graph.graph import Graph, Operation
 from stopgrad.graph.operands import NumpyArray
-from stopgrad.graph.text.reading import Reader
-from stopgrad.graph.text.writing import Writer
+from stopgrad.graph.text.text_reader import Reader
+from stopgrad.graph.text.text_writer import Writer
 
 _FIELDS = ("file", "line", "end_line", "column", "end_column", "function", "source")
 _TEXTS = ("file", "function", "source")

@@ -32,8 +32,8 @@ from stopgrad.base.types import TensorType
 from stopgrad.graph.files import check_array
 from stopgrad.graph.graph import Graph
 from stopgrad.graph.operands import NumpyArray
-from stopgrad.graph.text.reading import Reader
-from stopgrad.graph.text.writing import Writer
+from stopgrad.graph.text.text_reader import Reader
+from stopgrad.graph.text.text_writer import Writer
 
 
 def to_text(graph: Graph) -> str:

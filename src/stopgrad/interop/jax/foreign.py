@@ -24,7 +24,7 @@ from stopgrad.base.types import complex128, dtype_of, float64, int64, uint64
 from stopgrad.graph.graph import Output, describe
 from stopgrad.graph.op import Status
 from stopgrad.ops.structural.foreign import foreign
-from stopgrad.ops.structural.programs import Step, trust, written
+from stopgrad.ops.structural.foreign_programs import Step, trust, written
 
 ORDER = 2
 """The highest order of the derivatives that are exported."""

@@ -15,10 +15,10 @@ from jax.interpreters import partial_eval
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.asked import label
-from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
+from stopgrad.flow.magnitudes.magnitude import Magnitude, Measured
 from stopgrad.interop.jax.avals import is_key
 from stopgrad.interop.jax.tracing import Program
-from stopgrad.interop.shared.losses import losses_in
+from stopgrad.interop.shared.returned_losses import losses_in
 
 AGREES = 1e-2
 """Norms that differ by less than this share of the larger one are those of one gradient."""

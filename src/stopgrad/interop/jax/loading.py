@@ -19,8 +19,8 @@ from stopgrad.base.types import DType
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, held_or_raise
 from stopgrad.flow.explain import flow_of
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.measuring import Measuring
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.norm_program import Measuring
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.patterns import SHOWN, called
 from stopgrad.flow.words import some

@@ -17,7 +17,7 @@ import numpy as np
 
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.jax.gradients import is_float
-from stopgrad.interop.jax.lines import place_of
+from stopgrad.interop.jax.places import place_of
 from stopgrad.interop.jax.steps import CALLS, RECOMPUTED
 from stopgrad.interop.shared.nans import (
     MOST,

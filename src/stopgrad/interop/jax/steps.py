@@ -23,7 +23,7 @@ from stopgrad.graph.builder import Inside, current
 from stopgrad.graph.graph import Output
 from stopgrad.interop.jax.avals import agrees, array_of, is_key, type_of
 from stopgrad.interop.jax.foreign import foreign_of
-from stopgrad.interop.jax.lines import is_inside, place_of
+from stopgrad.interop.jax.places import is_inside, place_of
 from stopgrad.ops.elementwise.convert import Cast
 from stopgrad.ops.gates.custom import CustomGradient, Untraced
 from stopgrad.ops.structural.sources import Const

@@ -23,7 +23,7 @@ from stopgrad.graph.public import call
 from stopgrad.interop.jax.avals import array_of
 from stopgrad.interop.jax.deciding import decided
 from stopgrad.interop.jax.internals import folding
-from stopgrad.interop.jax.lines import is_between
+from stopgrad.interop.jax.places import is_between
 from stopgrad.interop.shared import keras
 
 _UNTRACEABLE = (

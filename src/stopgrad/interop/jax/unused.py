@@ -14,7 +14,7 @@ from stopgrad.base.source import decode
 from stopgrad.flow.parts import Finding
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.graph import Graph, Output
-from stopgrad.interop.jax.lines import is_installed, place_of
+from stopgrad.interop.jax.places import is_installed, place_of
 from stopgrad.interop.jax.steps import needed
 
 

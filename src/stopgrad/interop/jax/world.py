@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.interop.jax.checking.ablating import ablate as ablate
 from stopgrad.interop.jax.checking.differences import check_gradients as check_gradients
 from stopgrad.interop.jax.loading import explain

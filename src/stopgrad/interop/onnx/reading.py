@@ -17,7 +17,7 @@ from onnx import numpy_helper
 from stopgrad.base.errors import ArgumentError, FileError, MissingFileError, StopgradError
 from stopgrad.graph.files import AnyPath
 from stopgrad.graph.operands import shorten
-from stopgrad.interop.onnx.apart import Place, without_arrays
+from stopgrad.interop.onnx.large_arrays import Place, without_arrays
 from stopgrad.interop.onnx.nodes import domain_of, text
 from stopgrad.interop.onnx.ordering import ordered
 

@@ -14,8 +14,8 @@ import onnx
 import stopgrad as sg
 from stopgrad.base.errors import ArgumentError, EngineError
 from stopgrad.engines.onnxruntime.nodes import Beside, Program, model_of, written
+from stopgrad.engines.onnxruntime.nodes.graph_rewrites import RULES
 from stopgrad.engines.onnxruntime.nodes.program import LATEST, OLDEST
-from stopgrad.engines.onnxruntime.nodes.rules import RULES
 from stopgrad.graph.files import AnyPath, replacing
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded

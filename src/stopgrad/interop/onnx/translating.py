@@ -18,9 +18,9 @@ from stopgrad.base.types import DType
 from stopgrad.graph.build import apply, local
 from stopgrad.graph.builder import Inside
 from stopgrad.graph.op import Op
-from stopgrad.interop.onnx.apart import Place
 from stopgrad.interop.onnx.checking import gate_of, gradient_of, is_custom
 from stopgrad.interop.onnx.folding import folded
+from stopgrad.interop.onnx.large_arrays import Place
 from stopgrad.interop.onnx.nodes import called, domain_of, live, text
 from stopgrad.interop.onnx.operators import OPERATORS
 from stopgrad.interop.onnx.operators.calling import Body, Call, Known, Refused, Rule

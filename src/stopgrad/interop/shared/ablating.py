@@ -21,7 +21,7 @@ from stopgrad.flow.ablation.ablation import (
     Stop,
     zero_at,
 )
-from stopgrad.flow.ablation.apart import ROUNDINGS, compared, infinite, largest, near, nearness
+from stopgrad.flow.ablation.distances import ROUNDINGS, compared, infinite, largest, near, nearness
 from stopgrad.flow.ablation.variants import Arrays, Gradient, Gradients, finite, jittered
 from stopgrad.flow.checking.options import EPSILON
 from stopgrad.graph.graph import Graph

@@ -18,7 +18,7 @@ from stopgrad.base.progress import Progress
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.flow.checking.compared import Comparison, Order
-from stopgrad.flow.checking.differences import Slope, Steps, slope_at
+from stopgrad.flow.checking.finite_differences import Slope, Steps, slope_at
 from stopgrad.flow.checking.gradient_check import Checked, GradientCheck, Held
 from stopgrad.flow.checking.numeric import ROUNDINGS, Settings, flat, size_of, unflat
 from stopgrad.flow.checking.options import EPSILON, Options

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from stopgrad.base.source import Location
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.stories import stories_of

@@ -11,7 +11,7 @@ import tensorflow as tf
 from stopgrad.base.coercion import flag
 from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, held_or_raise, only_flows_or_raise
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
@@ -61,8 +61,8 @@ def explain(
             gradient*.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: paths of Keras' weights, names of variables,
-        paths of arguments.
+        A :class:`stopgrad.flow.flow_report.Flow`, whose keys are names: paths of Keras' weights, names of
+        variables, paths of arguments.
 
     Raises:
         ArgumentError: *f* returns no tensor, there is nothing to ask about, or a model is not compiled.

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from stopgrad.base.errors import FileError, GraphError
 from stopgrad.interop.shared.inlining import Inlined
-from stopgrad.interop.tensorflow.functions import Library, functions_in
+from stopgrad.interop.tensorflow.function_library import Library, functions_in
 from stopgrad.interop.tensorflow.nodes import Node
 
 _SHOWN = 8

@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 
 from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.operands import shorten
-from stopgrad.interop.tensorflow.functions import Library
+from stopgrad.interop.tensorflow.function_library import Library
 from stopgrad.interop.tensorflow.nodes import Body, Node
 from stopgrad.interop.tensorflow.reading import dtype_of_number
 

@@ -27,7 +27,7 @@ from stopgrad.interop.tensorflow.operators.elementwise import ELEMENTWISE
 from stopgrad.interop.tensorflow.operators.moving import MOVING
 from stopgrad.interop.tensorflow.recording import internals
 from stopgrad.interop.tensorflow.recording.internals import identity_of
-from stopgrad.interop.tensorflow.recording.names import spelled
+from stopgrad.interop.tensorflow.recording.operation_names import spelled
 from stopgrad.interop.tensorflow.recording.passing import has_gradients
 from stopgrad.interop.tensorflow.recording.places import here
 from stopgrad.interop.tensorflow.recording.record import Event, Kind, Value, now

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from stopgrad.base.errors import FileError
-from stopgrad.interop.tensorflow.branches import with_branches
 from stopgrad.interop.tensorflow.extracting import extracted, function_attribute, types, unused
 from stopgrad.interop.tensorflow.nodes import Body, Node, Source
+from stopgrad.interop.tensorflow.switch_and_merge import with_branches
 
 _ENTER, _EXIT = ("Enter", "RefEnter"), ("Exit", "RefExit")
 _MERGE, _SWITCH = ("Merge", "RefMerge"), ("Switch", "RefSwitch")

@@ -18,7 +18,7 @@ from stopgrad.interop.shared.building import RANDOM, label_from, leaves_by_name,
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.tensorflow.checking import check_operations, check_sizes
 from stopgrad.interop.tensorflow.evidence import Weights, weights_of
-from stopgrad.interop.tensorflow.functions import Library, functions_in
+from stopgrad.interop.tensorflow.function_library import Library, functions_in
 from stopgrad.interop.tensorflow.nodes import Node, Source, graph_body
 from stopgrad.interop.tensorflow.objects import Objects
 from stopgrad.interop.tensorflow.operators.calling import Known

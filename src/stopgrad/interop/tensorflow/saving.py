@@ -14,9 +14,9 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.shared.saving import Given, Values, Wanted, asked, value_of
 from stopgrad.interop.tensorflow.messages import AttrValue
 from stopgrad.interop.tensorflow.writing.control import CONTROL, State
-from stopgrad.interop.tensorflow.writing.functions import fill_function, rename_functions
-from stopgrad.interop.tensorflow.writing.nodes import NUMBERS, Nodes, shape_attribute
-from stopgrad.interop.tensorflow.writing.rules import CURES, OTHERS, WRITERS, refused
+from stopgrad.interop.tensorflow.writing.function_defs import fill_function, rename_functions
+from stopgrad.interop.tensorflow.writing.graph_def_nodes import NUMBERS, Nodes, shape_attribute
+from stopgrad.interop.tensorflow.writing.node_rules import CURES, OTHERS, WRITERS, refused
 from stopgrad.ops.gates.custom import CustomGradient
 from stopgrad.ops.gates.stopping import Gate
 from stopgrad.rewrite import fold, merge, rewrite, simplify

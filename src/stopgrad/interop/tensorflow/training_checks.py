@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stopgrad.base.source import Location
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.interop.shared.trained import Group, Trained
 from stopgrad.interop.tensorflow.recording.graphs import Subject
 from stopgrad.interop.tensorflow.watching import GradientCall, Watch, explained, free_name

@@ -16,10 +16,10 @@ from stopgrad.interop.shared.building import FAILED, Building, scope_from, store
 from stopgrad.interop.shared.inlining import DEEPEST
 from stopgrad.interop.tensorflow.bundle import Bundle
 from stopgrad.interop.tensorflow.capturing import Live
+from stopgrad.interop.tensorflow.custom_gradients import called, marked
 from stopgrad.interop.tensorflow.evidence import Weights
 from stopgrad.interop.tensorflow.folding import folded
-from stopgrad.interop.tensorflow.functions import Library
-from stopgrad.interop.tensorflow.gradients import called, marked
+from stopgrad.interop.tensorflow.function_library import Library
 from stopgrad.interop.tensorflow.nodes import Body, Node, Source
 from stopgrad.interop.tensorflow.objects import OUTSIDE
 from stopgrad.interop.tensorflow.operators import OPERATORS

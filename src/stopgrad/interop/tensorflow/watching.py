@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from stopgrad.base.errors import ArgumentError, GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.flow.patterns import matching
-from stopgrad.graph.builder import CURRENT, Block
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.lifetimes import Lifetime
+from stopgrad.interop.shared.watching import WatchBlock
 from stopgrad.interop.tensorflow.recording import switches
 from stopgrad.interop.tensorflow.recording.graphs import Subject, report_of
 from stopgrad.interop.tensorflow.recording.passing import FLAT
@@ -71,30 +71,19 @@ class GradientCall:
         return f"<{self.kind} at {self.location}>"
 
 
-class Watch(Block):
+class Watch(WatchBlock):
     """What :func:`watch` returns: a context manager, and afterwards what it saw."""
+
+    maker = "sgtf.watch()"
 
     def __init__(self, measures: bool = False) -> None:
         super().__init__()
         self._recorder = Recorder()
         self._recorder.measures = measures
-        self._held: Lifetime | None = None
 
-    def changes(self) -> dict[str, Any]:
-        return {}  # What our own graphs are built with is as it was.
-
-    def __enter__(self) -> Self:
-        if self._is_running:
-            raise GraphError("watch: this watch is running already; make another with sgtf.watch()")
-        super().__enter__()
-        self._held = Lifetime(CURRENT.get()())
+    def _start_recording(self, lifetime: Lifetime) -> None:
         RECORDERS.append(self._recorder)
-        switches.begin(self._recorder, self._held)
-        return self
-
-    @property
-    def _is_running(self) -> bool:
-        return self._held is not None and self._held() is not None
+        switches.begin(self._recorder, lifetime)
 
     @property
     def gradient_calls(self) -> Sequence[GradientCall]:
@@ -112,7 +101,7 @@ class Watch(Block):
             only: a pattern, or patterns, of names: ``"encoder/*"``.
 
         Returns:
-            A :class:`stopgrad.flow.flow.Flow`, whose keys are names: Keras' paths of weights.
+            A :class:`stopgrad.flow.flow_report.Flow`, whose keys are names: Keras' paths of weights.
 
         Raises:
             ArgumentError: what is asked about is no tensor.
@@ -120,9 +109,6 @@ class Watch(Block):
         """
         losses = losses_in("explain", loss)
         return asked_about("explain", self._recorder, losses, xs, only)
-
-    def __repr__(self) -> str:
-        return "<Watch that is running>" if self._is_running else "<Watch>"
 
 
 def asked_about(

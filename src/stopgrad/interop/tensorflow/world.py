@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from stopgrad.base.errors import ArgumentError
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.interop.tensorflow.ablating import ablate as ablate
 from stopgrad.interop.tensorflow.asking import explain, report_on
 from stopgrad.interop.tensorflow.differences import check_gradients as check_gradients

@@ -10,14 +10,14 @@ import torch
 
 from stopgrad.base.errors import ArgumentError, FlowError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, held_or_raise, only_flows_or_raise
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.updates import Step
 from stopgrad.graph.arguments import argument_names
 from stopgrad.graph.public import call, guarded
 from stopgrad.interop.shared import keras, keras_updates
 from stopgrad.interop.torch import internals, updating
 from stopgrad.interop.torch.questions import Asked, Loss, Names, chosen, losses_in, named_tensors
-from stopgrad.interop.torch.recording.nodes import node_of, owners_of
+from stopgrad.interop.torch.recording.autograd_nodes import node_of, owners_of
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.recording.used import parameters_of
 from stopgrad.interop.torch.watching import RECORDERS, Watch, explained
@@ -57,7 +57,7 @@ def explain(
             gradient*. Nothing of yours is changed.
 
     Returns:
-        A :class:`stopgrad.flow.flow.Flow`, whose keys are names: of parameters (of Keras' their
+        A :class:`stopgrad.flow.flow_report.Flow`, whose keys are names: of parameters (of Keras' their
         paths), or paths of arguments.
 
     Raises:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from stopgrad.interop.torch.recording.autograd_nodes import node_of
 from stopgrad.interop.torch.recording.measuring import Measuring
-from stopgrad.interop.torch.recording.nodes import node_of
 from stopgrad.interop.torch.recording.record import Sizes
 from stopgrad.interop.torch.recording.recorder import Recorder
 

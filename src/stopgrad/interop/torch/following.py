@@ -32,7 +32,7 @@ from stopgrad.interop.shared.nans import (
     least,
 )
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.nodes import is_user_made, kind_of as kind_of_node
+from stopgrad.interop.torch.recording.autograd_nodes import is_user_made, kind_of as kind_of_node
 
 Tensor = torch.Tensor
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

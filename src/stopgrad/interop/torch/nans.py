@@ -22,7 +22,7 @@ from stopgrad.interop.torch.asking import arguments_of, tensors_in
 from stopgrad.interop.torch.differentiating import set_aside
 from stopgrad.interop.torch.following import FUNCTION, Followed
 from stopgrad.interop.torch.questions import Asked, Names, chosen, named_tensors
-from stopgrad.interop.torch.recording.nodes import node_of
+from stopgrad.interop.torch.recording.autograd_nodes import node_of
 from stopgrad.interop.torch.watching import Watch
 
 WORDS = words(

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from stopgrad.interop.shared.trained import Group, Trained
 from stopgrad.interop.torch import asking
 from stopgrad.interop.torch.questions import Asked, Loss
-from stopgrad.interop.torch.recording.arguments import tensors_in
+from stopgrad.interop.torch.recording.call_tensors import tensors_in
 from stopgrad.interop.torch.recording.places import user_frame
 from stopgrad.interop.torch.watching import Watch, watch
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
 
 import torch
 
 from stopgrad.base.coercion import flag
-from stopgrad.base.errors import GraphError
 from stopgrad.base.garbage import without_gc
 from stopgrad.base.source import Location, decode
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.sizes import Magnitude
-from stopgrad.graph.builder import CURRENT, Block
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared.lifetimes import Lifetime
+from stopgrad.interop.shared.watching import WatchBlock
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.differentiating import differentiated
-from stopgrad.interop.torch.explaining.errors import explain
+from stopgrad.interop.torch.explaining.error_explanations import explain
 from stopgrad.interop.torch.questions import (
     Asked,
     Loss,
@@ -82,7 +80,7 @@ class BackwardCall:
         return f"<{self.kind} at {self.location}>"
 
 
-class Watch(Block):
+class Watch(WatchBlock):
     """What :func:`watch` returns: a context manager, and afterwards what it saw.
 
     Attributes:
@@ -90,28 +88,17 @@ class Watch(Block):
             that call it, in order.
     """
 
+    maker = "sgt.watch()"
+
     def __init__(self) -> None:
         super().__init__()
         self._recorder = Recorder()
         self._recorder.explain = explain
-        self._held: Lifetime | None = None
 
-    def changes(self) -> dict[str, Any]:
-        return {}  # What our own graphs are built with is as it was.
-
-    def __enter__(self) -> Self:
-        if self._is_running:
-            raise GraphError("watch: this watch is running already; make another with sgt.watch()")
-        super().__enter__()
-        self._held = Lifetime(CURRENT.get()())
+    def _start_recording(self, lifetime: Lifetime) -> None:
         self._recorder.begin()
         RECORDERS.add(self._recorder)
-        switches.begin(self._recorder, self._held)
-        return self
-
-    @property
-    def _is_running(self) -> bool:
-        return self._held is not None and self._held() is not None
+        switches.begin(self._recorder, lifetime)
 
     @property
     def backward_calls(self) -> Sequence[BackwardCall]:
@@ -135,7 +122,7 @@ class Watch(Block):
                 gradients are. They go through the tensors' hooks, but into no ``grad``.
 
         Returns:
-            A :class:`stopgrad.flow.flow.Flow`, whose keys are names.
+            A :class:`stopgrad.flow.flow_report.Flow`, whose keys are names.
 
         Raises:
             ArgumentError: what is asked about is no tensor.
@@ -146,9 +133,6 @@ class Watch(Block):
             values = [self._recorder.loss(tensor) for tensor in losses]
             roots = losses if flag(magnitudes, "explain: magnitudes") else ()
             return explained("explain", self._recorder, values, xs, only, differentiate=roots)
-
-    def __repr__(self) -> str:
-        return "<Watch that is running>" if self._is_running else "<Watch>"
 
 
 def explained(

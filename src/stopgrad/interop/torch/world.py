@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from stopgrad.base.errors import ArgumentError
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.interop.torch.asking import explain
 from stopgrad.interop.torch.checking.ablating import ablate as ablate
 from stopgrad.interop.torch.checking.differences import check_gradients as check_gradients

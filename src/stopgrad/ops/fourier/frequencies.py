@@ -1,6 +1,6 @@
 """The frequencies of the elements of discrete Fourier transforms, and their order.
 
-Like the functions of :mod:`stopgrad.ops.fourier.transforms`, these are not in ``sg`` itself.
+Like the functions of :mod:`stopgrad.ops.fourier.discrete_fourier`, these are not in ``sg`` itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__: list[str] = []
 
 @guarded("fftfreq")
 def fftfreq(n: Size | str, d: float = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
-    """The frequencies of the elements of :func:`stopgrad.ops.fourier.transforms.fft`.
+    """The frequencies of the elements of :func:`stopgrad.ops.fourier.discrete_fourier.fft`.
 
     Args:
         n: the length of the transform.
@@ -55,7 +55,7 @@ def fftfreq(n: Size | str, d: float = 1.0, dtype: DTypeLike = "float32", name: s
 
 @guarded("rfftfreq")
 def rfftfreq(n: Size | str, d: float = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
-    """The frequencies of the elements of :func:`stopgrad.ops.fourier.transforms.rfft`.
+    """The frequencies of the elements of :func:`stopgrad.ops.fourier.discrete_fourier.rfft`.
 
     Args:
         n: the length of the transform.

@@ -1,6 +1,6 @@
 """NumPy's discrete Fourier transforms along two axes, and of Hermitian tensors.
 
-They are composed of those of :mod:`stopgrad.ops.fourier.transforms`.
+They are composed of those of :mod:`stopgrad.ops.fourier.discrete_fourier`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from stopgrad.graph import defining as d
 from stopgrad.graph.defining import ArrayLike, Size, Tensor
 from stopgrad.ops.elementwise.convert import conj
-from stopgrad.ops.fourier.transforms import DUAL, fftn, ifftn, irfft, irfftn, rfft, rfftn
+from stopgrad.ops.fourier.discrete_fourier import DUAL, fftn, ifftn, irfft, irfftn, rfft, rfftn
 
 __all__: list[str] = []
 

@@ -32,9 +32,9 @@ from stopgrad.ops.elementwise.compare import greater_equal, less, logical_and
 from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.indexing.brackets import take_index
 from stopgrad.ops.indexing.gather import GatherV2
+from stopgrad.ops.indexing.indexed_updates import like
 from stopgrad.ops.indexing.positions import as_indices
 from stopgrad.ops.indexing.slices import StridedSlice, part_of
-from stopgrad.ops.indexing.updates import like
 from stopgrad.ops.shapes.join import concat, stack
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import reshape

@@ -18,9 +18,9 @@ from stopgrad.ops.elementwise.arithmetic import floor_div, floormod, subtract
 from stopgrad.ops.elementwise.compare import less
 from stopgrad.ops.elementwise.convert import SelectV2, cast
 from stopgrad.ops.indexing.gather import GatherV2
+from stopgrad.ops.indexing.indexed_updates import like
 from stopgrad.ops.indexing.scatters import put
-from stopgrad.ops.indexing.updates import like
-from stopgrad.ops.reductions.running import cumsum
+from stopgrad.ops.reductions.cumulative import cumsum
 from stopgrad.ops.shapes.join import stack
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import reshape

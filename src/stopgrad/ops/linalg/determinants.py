@@ -18,7 +18,7 @@ from stopgrad.ops.linalg.factorizations import cholesky
 from stopgrad.ops.linalg.matrices import adjoint, check_square, matrix_transpose, triu
 from stopgrad.ops.linalg.solvers import BOTH, INEXACT, MatrixInverse, inv
 from stopgrad.ops.linalg.spectra import Svd
-from stopgrad.ops.reductions.running import cumprod
+from stopgrad.ops.reductions.cumulative import cumprod
 from stopgrad.ops.shapes.reshape import broadcast_to, expand_dims, reduce_sum, squeeze
 
 __all__ = [

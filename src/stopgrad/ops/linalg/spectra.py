@@ -38,8 +38,8 @@ from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.diagonals import diag, diag_part
 from stopgrad.ops.linalg.matrices import adjoint, check_matrices, smaller
 from stopgrad.ops.linalg.solvers import INEXACT, where_possible
+from stopgrad.ops.reductions.cumulative import cumsum
 from stopgrad.ops.reductions.reduce import reduce_max
-from stopgrad.ops.reductions.running import cumsum
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum
 from stopgrad.ops.structural.sources import zeros_like
 

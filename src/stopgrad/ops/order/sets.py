@@ -18,12 +18,12 @@ from stopgrad.ops.elementwise.arithmetic import minimum, subtract
 from stopgrad.ops.elementwise.compare import equal, greater, logical_and, logical_not
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.indexing.gather import GatherV2, TensorScatterAdd, gather
+from stopgrad.ops.indexing.indexed_updates import like
 from stopgrad.ops.indexing.masks import places_of
 from stopgrad.ops.indexing.scatters import begins, put
-from stopgrad.ops.indexing.updates import like
 from stopgrad.ops.order.bins import searchsorted
 from stopgrad.ops.order.sorting import argsort, sort
-from stopgrad.ops.reductions.running import cumsum
+from stopgrad.ops.reductions.cumulative import cumsum
 from stopgrad.ops.shapes.join import concat
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import reshape

@@ -27,8 +27,8 @@ from stopgrad.ops.order.sorting import argsort, top_k
 from stopgrad.ops.random.distributions import gumbel_noise
 from stopgrad.ops.random.draws import integers, random_bits, random_uniform
 from stopgrad.ops.random.keys import broadcasts_to, checked_key, drawn_shape, is_key, keyed, parameters
+from stopgrad.ops.reductions.cumulative import cumsum
 from stopgrad.ops.reductions.reduce import argmax
-from stopgrad.ops.reductions.running import cumsum
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum, reshape, transpose
 from stopgrad.ops.structural.sources import size_as
 

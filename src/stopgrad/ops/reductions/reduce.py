@@ -31,7 +31,7 @@ from stopgrad.ops.elementwise.arithmetic import square
 from stopgrad.ops.elementwise.compare import equal
 from stopgrad.ops.elementwise.convert import cast, conj, real, where, wide
 from stopgrad.ops.elementwise.powers import sqrt
-from stopgrad.ops.reductions.running import cumprod
+from stopgrad.ops.reductions.cumulative import cumprod
 from stopgrad.ops.shapes.reshape import Sum, reduce_sum, reduced, reshape, spread, transpose, unreduced
 from stopgrad.ops.structural.sources import size_as
 

@@ -28,7 +28,7 @@ from stopgrad.ops.indexing.positions import as_indices
 from stopgrad.ops.indexing.slices import part_of
 from stopgrad.ops.order.bins import searchsorted
 from stopgrad.ops.order.sorting import argsort
-from stopgrad.ops.reductions.running import cumsum
+from stopgrad.ops.reductions.cumulative import cumsum
 from stopgrad.ops.shapes.join import concat, reverse, stack
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.ops.shapes.reshape import broadcast_to, reshape, transpose

@@ -34,7 +34,7 @@ from stopgrad.graph.defining import (
 )
 from stopgrad.ops.elementwise.convert import conj
 from stopgrad.ops.gates.stopping import Gate
-from stopgrad.ops.structural.programs import Step, check_call, computed, steps_of, trust, written
+from stopgrad.ops.structural.foreign_programs import Step, check_call, computed, steps_of, trust, written
 from stopgrad.ops.structural.sources import zeros_like
 
 
@@ -84,8 +84,8 @@ class Foreign(Op):
             taken from the operand.
         reach: for each result the positions of the operands that it depends on; ``()`` where each result
             depends on all of them.
-        program: code for it and its derivatives, from :func:`stopgrad.ops.structural.programs.written`; empty
-            if there is none.
+        program: code for it and its derivatives, from
+            :func:`stopgrad.ops.structural.foreign_programs.written`; empty if there is none.
 
     Returns:
         The results.

@@ -23,7 +23,7 @@ from stopgrad.ops.elementwise.trigonometric import acos, acosh, asin, asinh, ata
 from stopgrad.ops.linalg.contractions import matmul
 from stopgrad.ops.linalg.products import kron
 from stopgrad.ops.neural.activations import log_sigmoid, sigmoid
-from stopgrad.ops.reductions.running import cummax, cummin, cumulative_logsumexp
+from stopgrad.ops.reductions.cumulative import cummax, cummin, cumulative_logsumexp
 from stopgrad.ops.shapes.moving import rot90, swapaxes
 from stopgrad.ops.special.gamma import digamma, erf, erfc, erfinv, lgamma
 from stopgrad.ops.xp import (

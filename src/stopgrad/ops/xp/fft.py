@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from stopgrad.graph.defining import DTypeLike, Tensor, float32
-from stopgrad.ops.fourier.frequencies import (
-    fftfreq as _fftfreq,
-    fftshift as fftshift,
-    ifftshift as ifftshift,
-    rfftfreq as _rfftfreq,
-)
-from stopgrad.ops.fourier.planes import hfft as hfft, ihfft as ihfft
-from stopgrad.ops.fourier.transforms import (
+from stopgrad.ops.fourier.discrete_fourier import (
     fft as fft,
     fftn as fftn,
     ifft as ifft,
@@ -20,6 +13,13 @@ from stopgrad.ops.fourier.transforms import (
     rfft as rfft,
     rfftn as rfftn,
 )
+from stopgrad.ops.fourier.frequencies import (
+    fftfreq as _fftfreq,
+    fftshift as fftshift,
+    ifftshift as ifftshift,
+    rfftfreq as _rfftfreq,
+)
+from stopgrad.ops.fourier.planes import hfft as hfft, ihfft as ihfft
 from stopgrad.ops.xp.support import check_device, standard
 
 __all__ = [

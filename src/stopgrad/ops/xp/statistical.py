@@ -12,6 +12,7 @@ from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.elementwise.powers import sqrt
 from stopgrad.ops.elementwise.zeros import count_nonzero as count_nonzero
 from stopgrad.ops.order.sorting import argsort as _argsort, sort as _sort
+from stopgrad.ops.reductions.cumulative import cumprod, cumsum
 from stopgrad.ops.reductions.reduce import (
     argmax as _argmax,
     argmin as _argmin,
@@ -23,7 +24,6 @@ from stopgrad.ops.reductions.reduce import (
     reduce_prod,
     reduce_variance,
 )
-from stopgrad.ops.reductions.running import cumprod, cumsum
 from stopgrad.ops.shapes.join import pad
 from stopgrad.ops.shapes.moving import diff as diff
 from stopgrad.ops.shapes.reshape import expand_dims, reduce_sum

@@ -11,9 +11,9 @@ the graph is divided over devices.
 
 from __future__ import annotations
 
-from stopgrad.rewrite.forms import contractions, divided, labels, products, rows, scans
+from stopgrad.rewrite.forms import contractions, divided, labels, products, row_divisions, scans
 
 PRODUCTS = (*scans.FORMS, *products.FORMS, *contractions.FORMS, *labels.FORMS)
-ROWS = rows.FORMS
+ROWS = row_divisions.FORMS
 FORMS = (*PRODUCTS, *ROWS)
 DIVIDED = (*divided.FORMS, *FORMS)

@@ -10,7 +10,7 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.base.source import Location
 from stopgrad.flow.asked import label
 from stopgrad.flow.comparisons import KIND
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.updates import HANDED, VERDICTS

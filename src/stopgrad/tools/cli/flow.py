@@ -16,12 +16,12 @@ from stopgrad.flow.nans.nan_trace import NanTrace
 from stopgrad.flow.reports.base import FlowReport
 from stopgrad.flow.reports.notices import Notice, at_lines, github, sarif
 from stopgrad.tools.cli.annotations import shape_option
-from stopgrad.tools.cli.calls import Call, Wanted
+from stopgrad.tools.cli.call_arguments import Call, Wanted
 from stopgrad.tools.cli.common import FAILED, OK, Commands, listed, require_writable, wrapped, write_text
 from stopgrad.tools.cli.failing import Met, conditions, met, only
+from stopgrad.tools.cli.function_world import computed, explained
 from stopgrad.tools.cli.inputs import defined
-from stopgrad.tools.cli.programs import Program, loaded
-from stopgrad.tools.cli.worlds import computed, explained
+from stopgrad.tools.cli.user_programs import Program, loaded
 
 STDOUT = "-"
 """The path that stands for standard output."""

@@ -20,9 +20,9 @@ from stopgrad.base.types import TensorType, dtype_of, shape_of, tensor_type
 from stopgrad.flow.source_lines import place
 from stopgrad.graph.arguments import parameters_of
 from stopgrad.graph.operands import is_tensor
-from stopgrad.interop.kinds import is_module
+from stopgrad.interop.value_worlds import is_module
 from stopgrad.tools.cli.annotations import from_annotation, scalar_annotation
-from stopgrad.tools.cli.programs import Program
+from stopgrad.tools.cli.user_programs import Program
 
 
 class Argument(NamedTuple):

@@ -13,10 +13,10 @@ from stopgrad.base.structure import flatten, map_leaves
 from stopgrad.base.types import TensorType
 from stopgrad.graph.arguments import parameters_of
 from stopgrad.graph.operands import is_tensor
-from stopgrad.interop.kinds import JAX, kind
-from stopgrad.interop.shared.losses import losses_in
-from stopgrad.tools.cli.asking import Answer, Question, require_tensors, trained_with
-from stopgrad.tools.cli.calls import Call, chosen, with_data, with_numbers
+from stopgrad.interop.shared.returned_losses import losses_in
+from stopgrad.interop.value_worlds import JAX, kind
+from stopgrad.tools.cli.call_arguments import Call, chosen, with_data, with_numbers
+from stopgrad.tools.cli.function_questions import Answer, Question, require_tensors, trained_with
 from stopgrad.tools.cli.inputs import Argument, line_of
 from stopgrad.tools.cli.ours import asked
 

@@ -11,10 +11,10 @@ from stopgrad.base.namespaces import require
 from stopgrad.base.structure import flatten, map_leaves
 from stopgrad.base.types import TensorType
 from stopgrad.graph.operands import is_tensor
-from stopgrad.interop.kinds import TENSORFLOW, kind, kinds_in
-from stopgrad.interop.shared.losses import losses_in
-from stopgrad.tools.cli.asking import Answer, Question, trained_with
-from stopgrad.tools.cli.calls import Call, chosen, with_data
+from stopgrad.interop.shared.returned_losses import losses_in
+from stopgrad.interop.value_worlds import TENSORFLOW, kind, kinds_in
+from stopgrad.tools.cli.call_arguments import Call, chosen, with_data
+from stopgrad.tools.cli.function_questions import Answer, Question, trained_with
 
 
 class OnTensorflow:

@@ -14,10 +14,10 @@ from stopgrad.base.namespaces import require
 from stopgrad.base.structure import flatten, paths, unflatten
 from stopgrad.base.types import TensorType
 from stopgrad.flow.source_lines import place
-from stopgrad.interop.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
-from stopgrad.interop.shared.losses import losses_in
-from stopgrad.tools.cli.asking import Answer, Question, require_tensors, trained_with
-from stopgrad.tools.cli.calls import Call, chosen, with_data
+from stopgrad.interop.shared.returned_losses import losses_in
+from stopgrad.interop.value_worlds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
+from stopgrad.tools.cli.call_arguments import Call, chosen, with_data
+from stopgrad.tools.cli.function_questions import Answer, Question, require_tensors, trained_with
 from stopgrad.tools.cli.inputs import Argument, line_of
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TypeVar
 from stopgrad.base.errors import ArgumentError, ShapeError, StopgradError
 from stopgrad.flow import explain
 from stopgrad.graph.builder import Placed
-from stopgrad.interop.kinds import OURS
-from stopgrad.tools.cli.asking import Answer, Question
-from stopgrad.tools.cli.calls import Call, call_of
+from stopgrad.interop.value_worlds import OURS
+from stopgrad.tools.cli.call_arguments import Call, call_of
 from stopgrad.tools.cli.common import users_frames
+from stopgrad.tools.cli.function_questions import Answer, Question
 from stopgrad.tools.cli.inputs import defined, line_of
 
 T = TypeVar("T")

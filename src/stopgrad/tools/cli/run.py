@@ -15,12 +15,12 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.problems.catalogue import ERROR, KINDS, NOTE, WARNING
 from stopgrad.flow.problems.diagnosis import Diagnosis
 from stopgrad.flow.reports.notices import github, sarif
-from stopgrad.interop.shared.schedules import Schedule
+from stopgrad.interop.shared.recorded_steps import Schedule
 from stopgrad.tools.cli.common import FAILED, Commands, require_writable, write_text
-from stopgrad.tools.running.following import EVERY, Following
-from stopgrad.tools.running.page import write_page
 from stopgrad.tools.running.ranks import is_first, of_other_ranks
+from stopgrad.tools.running.run_page import write_page
 from stopgrad.tools.running.script import Ending, NoScriptError, Script, module_of, run, script_of
+from stopgrad.tools.running.script_following import EVERY, Following
 
 MACHINES = {"github": github, "sarif": sarif}
 WIDTH = 80

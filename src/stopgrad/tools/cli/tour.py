@@ -21,7 +21,7 @@ from stopgrad.engines import ENGINES, engine as find_engine
 from stopgrad.tools.cli.common import FAILED, OK, Commands, require_writable, write_text
 from stopgrad.tools.recipes import adversarial, boltzmann, em, softmax, targets
 from stopgrad.tools.recipes.result import Result
-from stopgrad.tools.tour.graphs import to_text
+from stopgrad.tools.tour.graph_pictures import to_text
 from stopgrad.tools.tour.page import page
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 from stopgrad.base.namespaces import require
 from stopgrad.tools.recipes.plots import FAINT, INK
 from stopgrad.tools.recipes.result import Check, LossGraph, Picture, Result, Table
-from stopgrad.tools.tour import graphs
+from stopgrad.tools.tour import graph_pictures
 from stopgrad.tools.tour.style import CSS
 
 _PAGE = Template("""<!doctype html>
@@ -171,14 +171,14 @@ def _graph(graph: LossGraph) -> str:
         f'<tr class="{line.kind}"><td><code>{html.escape(line.place)}</code></td>'
         f"<td><code>{html.escape(line.operation)}</code></td>"
         f"<td><code>{html.escape(line.generated)}</code></td></tr>"
-        for line in graphs.listing(graph)
+        for line in graph_pictures.listing(graph)
     )
     head = _head("line", "operation", "generated for its gradient")
     table = f'<table class="listing">{head}<tbody>{rows}</tbody></table>'
     counts = f"{len(graph.forward)} forward operations, {len(graph.generated)} generated for the gradient."
     return (
         f"<h3>Graph: {html.escape(graph.title)}</h3><p>{html.escape(graph.note)} {counts}</p>"
-        f'<figure class="scroll" tabindex="0">{graphs.to_svg(graph)}</figure>'
+        f'<figure class="scroll" tabindex="0">{graph_pictures.to_svg(graph)}</figure>'
         f"<details><summary>As a listing, with the lines of the program</summary>{_scrolled(table)}</details>"
         "<details><summary>What <code>sg.explain</code> says</summary>"
         f"<pre>{html.escape(graph.flow.to_text())}</pre></details>"

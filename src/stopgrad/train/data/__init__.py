@@ -31,8 +31,8 @@ from stopgrad.base.namespaces import require
 from stopgrad.base.structure import NAMESPACE, paths_in, unflatten
 from stopgrad.graph.builder import current
 from stopgrad.scale.processes import process_count as count_processes, process_index as own_index
-from stopgrad.train.data.order import permuted, read_key, round_keys
-from stopgrad.train.data.sources import Ended, Unfit, about, column_of, joined
+from stopgrad.train.data.data_sources import Ended, Unfit, about, column_of, joined
+from stopgrad.train.data.permutations import permuted, read_key, round_keys
 
 if TYPE_CHECKING:
     from stopgrad.scale.meshes import Mesh

@@ -15,7 +15,7 @@ from stopgrad.ops.structural.sources import Parameter
 from stopgrad.run.session import Session
 from stopgrad.train.monitoring.monitor import Monitor
 from stopgrad.train.monitoring.verdicts import verdicts_of
-from stopgrad.transforms.gradients.tracing import outputs_in
+from stopgrad.transforms.gradients.transform_arguments import outputs_in
 
 
 class SessionMonitor(Monitor):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from stopgrad.base.errors import ArgumentError
-from stopgrad.flow.magnitudes.told import data_of
+from stopgrad.flow.magnitudes.magnitude_parts import data_of
 from stopgrad.flow.reports.json_form import json_of
 from stopgrad.graph.operands import shorten
 from stopgrad.train.monitoring.history import Change

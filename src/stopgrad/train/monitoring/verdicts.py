@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.flow.magnitudes.troubles import EXPLODING, NOT_FINITE, VANISHING, ZERO
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.updates import RAW, WITHOUT, Step, Update, update_of

@@ -20,9 +20,10 @@ from stopgrad.train.optimizers.adaptive import (
     AdamW as AdamW,
     RMSprop as RMSprop,
 )
-from stopgrad.train.optimizers.arguments import How as How
 from stopgrad.train.optimizers.descent import SGD as SGD, Lion as Lion
-from stopgrad.train.optimizers.functions import (
+from stopgrad.train.optimizers.matrix_rules import Adafactor as Adafactor, Muon as Muon
+from stopgrad.train.optimizers.optimizer_arguments import How as How
+from stopgrad.train.optimizers.optimizer_functions import (
     adafactor as adafactor,
     adagrad as adagrad,
     adam as adam,
@@ -32,7 +33,6 @@ from stopgrad.train.optimizers.functions import (
     rmsprop as rmsprop,
     sgd as sgd,
 )
-from stopgrad.train.optimizers.matrices import Adafactor as Adafactor, Muon as Muon
 from stopgrad.train.optimizers.rules import Rule as Rule
 from stopgrad.train.optimizers.schedules import (
     Schedule as Schedule,

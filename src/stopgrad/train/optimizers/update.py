@@ -20,10 +20,10 @@ from stopgrad.ops.elementwise.convert import cast, where
 from stopgrad.ops.structural.groups import group
 from stopgrad.ops.structural.sharding import declared_sharding
 from stopgrad.ops.structural.sources import Parameter, assign, constant, parameter
-from stopgrad.train.optimizers.arguments import How, checked, loss_in, named
 from stopgrad.train.optimizers.clipping import by_global_norm, by_value
-from stopgrad.train.optimizers.groups import rules_for
 from stopgrad.train.optimizers.loss_scale import LossScale, all_finite
+from stopgrad.train.optimizers.optimizer_arguments import How, checked, loss_in, named
+from stopgrad.train.optimizers.parameter_groups import rules_for
 from stopgrad.train.optimizers.rules import Clock, Moment, Rule, arithmetic, rate_at
 from stopgrad.transforms.control.branches import cond
 from stopgrad.transforms.gradients.reverse import gradients

@@ -26,7 +26,7 @@ from stopgrad.ops.structural.sources import full
 from stopgrad.transforms.gradients.reach import routes
 from stopgrad.transforms.gradients.reverse import backpropagate
 from stopgrad.transforms.gradients.signatures import P
-from stopgrad.transforms.gradients.tracing import Tracing
+from stopgrad.transforms.gradients.transform_arguments import Tracing
 from stopgrad.transforms.gradients.transforms import (
     argument_positions,
     check_function,

@@ -24,7 +24,7 @@ from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import is_tensor, shorten, type_of
 from stopgrad.graph.public import call, guarded
 from stopgrad.transforms.gradients.signatures import P, R
-from stopgrad.transforms.gradients.tracing import Tracing
+from stopgrad.transforms.gradients.transform_arguments import Tracing
 from stopgrad.transforms.gradients.transforms import check_function
 
 Axis = int | None

@@ -29,7 +29,7 @@ from stopgrad.graph.defining import (
 from stopgrad.ops.elementwise.arithmetic import maximum, minimum
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.transforms.control.batch_rules import CASE
-from stopgrad.transforms.control.functions import (
+from stopgrad.transforms.control.body_tracing import (
     Run,
     Traced,
     apply_traced,

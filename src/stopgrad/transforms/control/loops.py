@@ -37,8 +37,7 @@ from stopgrad.ops.elementwise.compare import less
 from stopgrad.ops.elementwise.convert import cast
 from stopgrad.ops.shapes.ranges import range as numbers
 from stopgrad.transforms.control.batch_rules import WHILE
-from stopgrad.transforms.control.branches import Case
-from stopgrad.transforms.control.functions import (
+from stopgrad.transforms.control.body_tracing import (
     NOT_PROPAGATED,
     NOT_SWAPPED,
     Run,
@@ -55,6 +54,7 @@ from stopgrad.transforms.control.functions import (
     union,
     weak,
 )
+from stopgrad.transforms.control.branches import Case
 from stopgrad.transforms.control.scans import Scan, run_scan
 from stopgrad.transforms.gradients.cotangents import Parts
 

@@ -23,7 +23,7 @@ from stopgrad.graph.defining import (
     Wire,
 )
 from stopgrad.transforms.control.batch_rules import CHECKPOINT
-from stopgrad.transforms.control.functions import (
+from stopgrad.transforms.control.body_tracing import (
     Run,
     apply_traced,
     check_function,

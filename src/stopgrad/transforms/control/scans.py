@@ -35,7 +35,7 @@ from stopgrad.ops.elementwise.arithmetic import add, add_n
 from stopgrad.ops.elementwise.convert import wide
 from stopgrad.ops.structural.sources import zeros_like
 from stopgrad.transforms.control.batch_rules import SCAN
-from stopgrad.transforms.control.functions import (
+from stopgrad.transforms.control.body_tracing import (
     NOT_PROPAGATED,
     NOT_SWAPPED,
     Run,

@@ -29,7 +29,7 @@ from stopgrad.ops.structural.sources import ones_like, zeros_like
 from stopgrad.transforms.gradients.cotangents import NOWHERE, Cotangents, Holds, Parts, pull_back
 from stopgrad.transforms.gradients.holding import Holding, has_open_gates, total
 from stopgrad.transforms.gradients.reach import Step, routes
-from stopgrad.transforms.gradients.tracing import outputs_in
+from stopgrad.transforms.gradients.transform_arguments import outputs_in
 
 
 def backpropagate(

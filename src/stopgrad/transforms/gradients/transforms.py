@@ -34,7 +34,7 @@ from stopgrad.transforms.gradients.signatures import (
     ValueAndGradient,
     ValueAndGradientOfTwo,
 )
-from stopgrad.transforms.gradients.tracing import Tracing
+from stopgrad.transforms.gradients.transform_arguments import Tracing
 
 Arguments = TypeVarTuple("Arguments")
 

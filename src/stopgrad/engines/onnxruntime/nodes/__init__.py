@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stopgrad.engines.onnxruntime.nodes.nodes import NotInOnnx
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import NotInOnnx
 from stopgrad.engines.onnxruntime.nodes.program import Program, unwritable, written
 from stopgrad.engines.onnxruntime.nodes.proto import Beside, model_of
 

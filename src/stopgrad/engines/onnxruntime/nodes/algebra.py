@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing, writes
 from stopgrad.engines.onnxruntime.nodes.values import Operand
-from stopgrad.engines.onnxruntime.nodes.writing import Writing, writes
 from stopgrad.graph.type_rules import broadcast_shapes
 
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from stopgrad.base.arrays import Array
 from stopgrad.engines.onnxruntime.nodes import elementary
+from stopgrad.engines.onnxruntime.nodes.node_writing import BOOL, Writing, writes
 from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
-from stopgrad.engines.onnxruntime.nodes.writing import BOOL, Writing, writes
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.types import bfloat16
-from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, NotInOnnx
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import NO_COMPLEX, NotInOnnx
 
 _KERNELS = {
     "efdbhilBHIL": (

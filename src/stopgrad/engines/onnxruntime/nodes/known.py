@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.base.types import map_sizes
-from stopgrad.engines.onnxruntime.nodes.nodes import Nodes
+from stopgrad.engines.onnxruntime.nodes.node_writing import has_value
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Nodes
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.engines.onnxruntime.nodes.writing import has_value
 from stopgrad.graph.graph import Operation
 from stopgrad.graph.interpreter import NUMPY_BACKEND, Observer, observed, quietly
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from stopgrad.base.arrays import Namespace
 from stopgrad.base.types import Dim
-from stopgrad.engines.onnxruntime.nodes.nodes import Node
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Node
 from stopgrad.engines.onnxruntime.nodes.values import Value
 from stopgrad.graph.type_rules import broadcast_shapes
 

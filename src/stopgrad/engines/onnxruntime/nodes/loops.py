@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.onnxruntime.nodes.nodes import Kind
+from stopgrad.engines.onnxruntime.nodes.node_writing import BOOL, INT64, Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Kind
 from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
-from stopgrad.engines.onnxruntime.nodes.writing import BOOL, INT64, Writing
 
 
 class Loops:

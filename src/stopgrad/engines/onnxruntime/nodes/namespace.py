@@ -14,11 +14,11 @@ from stopgrad.engines.onnxruntime.nodes.algebra import Algebra
 from stopgrad.engines.onnxruntime.nodes.elementwise import Elementwise
 from stopgrad.engines.onnxruntime.nodes.forms.matrices import solved
 from stopgrad.engines.onnxruntime.nodes.loops import Loops
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing, has_value
 from stopgrad.engines.onnxruntime.nodes.reducing import Reducing
 from stopgrad.engines.onnxruntime.nodes.shaping import Shaping
 from stopgrad.engines.onnxruntime.nodes.slicing import Slicing
 from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
-from stopgrad.engines.onnxruntime.nodes.writing import Writing, has_value
 
 
 class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):

@@ -16,7 +16,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.gates import gate, own_gradient
 from stopgrad.engines.onnxruntime.nodes.known import note
 from stopgrad.engines.onnxruntime.nodes.layouts import source
 from stopgrad.engines.onnxruntime.nodes.namespace import Xp
-from stopgrad.engines.onnxruntime.nodes.nodes import (
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import (
     NO_COMPLEX,
     Body,
     Function,

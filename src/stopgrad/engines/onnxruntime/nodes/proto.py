@@ -11,7 +11,7 @@ import numpy as np
 from stopgrad.base.namespaces import require
 from stopgrad.base.types import Dim, Shape
 from stopgrad.engines.onnxruntime.nodes.forms.gates import DOMAIN
-from stopgrad.engines.onnxruntime.nodes.nodes import Body, Function, Named, Node
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Body, Function, Named, Node
 from stopgrad.engines.onnxruntime.nodes.program import Program
 from stopgrad.engines.onnxruntime.nodes.tidying import reads
 

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, product
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in, has_kernel
-from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.node_writing import BOOL, INT64, Writing, writes
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.engines.onnxruntime.nodes.writing import BOOL, INT64, Writing, writes
 
 Axes = int | Sequence[int] | None
 """One axis, several, or None for all."""

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, Shape, Size, at_least, exact_quotient, product, total
 from stopgrad.engines.onnxruntime.nodes.layouts import producer, source
-from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.node_writing import INT64, SMALL, Writing, has_value, writes
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
-from stopgrad.engines.onnxruntime.nodes.writing import INT64, SMALL, Writing, has_value, writes
 
 
 class Shaping(Writing):

@@ -9,9 +9,9 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, Size, product
-from stopgrad.engines.onnxruntime.nodes.nodes import is_known
+from stopgrad.engines.onnxruntime.nodes.node_writing import INT64, Writing, has_value, writes
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.engines.onnxruntime.nodes.values import Operand, Value
-from stopgrad.engines.onnxruntime.nodes.writing import INT64, Writing, has_value, writes
 from stopgrad.graph.type_rules import broadcast_shapes
 from stopgrad.ops.indexing.slices import position_in, span_of
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from stopgrad.engines.onnxruntime.nodes import series
 from stopgrad.engines.onnxruntime.nodes.elementary import horner, log1p, on
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
 
 _BERNOULLI = (
     *(Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30), Fraction(5, 66)),

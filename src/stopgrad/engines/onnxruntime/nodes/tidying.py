@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.types import Size
-from stopgrad.engines.onnxruntime.nodes.nodes import Body, Node, Nodes
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Body, Node, Nodes
 
 
 def tidied(nodes: Nodes, wanted: Sequence[str]) -> list[Node]:

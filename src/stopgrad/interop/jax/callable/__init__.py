@@ -18,13 +18,13 @@ from stopgrad.graph.arguments import Constant, argument_names, operation_name
 from stopgrad.graph.build import as_output, emit
 from stopgrad.graph.graph import Output
 from stopgrad.graph.operands import is_tensor, shorten
+from stopgrad.interop.jax.callable.computations import Computation
 from stopgrad.interop.jax.callable.leaves import Leaves, is_array, is_output, leaves_of
 from stopgrad.interop.jax.callable.narrow import are_wide_types_enabled, narrowed
-from stopgrad.interop.jax.callable.programs import Computation
 from stopgrad.ops.structural.sources import Placeholder
 from stopgrad.run.compiling import CACHE_SIZE, cached
 from stopgrad.run.traced import check_outputs
-from stopgrad.transforms.gradients.tracing import ArgumentGraph
+from stopgrad.transforms.gradients.transform_arguments import ArgumentGraph
 
 F = TypeVar("F", bound=Callable[..., Any])
 

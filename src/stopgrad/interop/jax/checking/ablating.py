@@ -17,11 +17,11 @@ from stopgrad.flow.ablation.ablation import Ablation
 from stopgrad.flow.ablation.variants import Arrays, Gradients
 from stopgrad.graph.operands import NumpyArray
 from stopgrad.graph.public import guarded
-from stopgrad.interop.jax.checking.functions import Traced, posed
+from stopgrad.interop.jax.checking.function_at_point import Traced, posed
 from stopgrad.interop.jax.checking.holding import stops_in
 from stopgrad.interop.jax.checking.opening import opened
-from stopgrad.interop.jax.lines import is_idiom, is_installed
 from stopgrad.interop.jax.loading import explain
+from stopgrad.interop.jax.places import is_idiom, is_installed
 from stopgrad.interop.shared.ablating import Line, ablated, by_lines, counts
 from stopgrad.interop.shared.derivatives import line_of
 

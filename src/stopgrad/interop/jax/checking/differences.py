@@ -10,9 +10,9 @@ from stopgrad.flow.checking.gradient_check import GradientCheck
 from stopgrad.flow.checking.numeric import ELEMENTWISE
 from stopgrad.flow.checking.options import MODES, options
 from stopgrad.graph.public import guarded
-from stopgrad.interop.jax.checking.functions import Traced, customs_in, posed
+from stopgrad.interop.jax.checking.function_at_point import Traced, customs_in, posed
 from stopgrad.interop.jax.checking.holding import Holds, stops_in
-from stopgrad.interop.jax.lines import is_idiom, is_ruled_by_jax
+from stopgrad.interop.jax.places import is_idiom, is_ruled_by_jax
 from stopgrad.interop.shared.derivatives import Seen, check, coarsest_of, lines
 
 

@@ -15,7 +15,7 @@ import jax.extend.core as jex
 
 from stopgrad.base.errors import GraphError
 from stopgrad.base.source import RawLocation, decode
-from stopgrad.interop.jax.lines import place_of
+from stopgrad.interop.jax.places import place_of
 from stopgrad.interop.jax.steps import CALLS, RECOMPUTED, SILENT, inner_jaxprs, needed, operands_of_scan
 
 STOP = "stop_gradient"

@@ -10,7 +10,7 @@ import jax.extend.core as jex
 
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.jax.checking.holding import RULED, STOP
-from stopgrad.interop.jax.lines import place_of
+from stopgrad.interop.jax.places import place_of
 
 Opens = Callable[[RawLocation | None], bool]
 """Whether the stops at a place are taken out."""

@@ -20,9 +20,9 @@ from stopgrad.graph.builder import Inside, current
 from stopgrad.graph.copying import copy_operations
 from stopgrad.graph.graph import Operation, Output, needed
 from stopgrad.interop.jax.avals import type_of
-from stopgrad.interop.jax.callable.programs import Computation
+from stopgrad.interop.jax.callable.computations import Computation
 from stopgrad.interop.jax.foreign import uses_of
-from stopgrad.interop.jax.lines import is_idiom, is_installed
+from stopgrad.interop.jax.places import is_idiom, is_installed
 from stopgrad.interop.jax.steps import (
     ANY,
     CALLS,
@@ -39,7 +39,7 @@ from stopgrad.interop.jax.steps import (
 )
 from stopgrad.ops.gates.custom import CustomGradient
 from stopgrad.ops.structural.foreign import foreign
-from stopgrad.ops.structural.programs import Step as ForeignStep, written
+from stopgrad.ops.structural.foreign_programs import Step as ForeignStep, written
 
 ESCAPED = "the rule closes over a value that JAX traces, which JAX refuses; pass it as an argument"
 DEEPEST = 3

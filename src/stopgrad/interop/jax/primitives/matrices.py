@@ -12,7 +12,7 @@ from stopgrad.graph.build import apply
 from stopgrad.graph.graph import Output
 from stopgrad.interop.jax.primitives.control import owned
 from stopgrad.interop.jax.steps import NotOurs, Step, rule
-from stopgrad.ops.fourier.transforms import Fft, Irfft, Rfft
+from stopgrad.ops.fourier.discrete_fourier import Fft, Irfft, Rfft
 
 
 def _transposed(x: Output) -> Output:

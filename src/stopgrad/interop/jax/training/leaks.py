@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from stopgrad.base.source import Location
-from stopgrad.interop.jax.training.arrays import is_traced
+from stopgrad.interop.jax.training.traced_values import is_traced
 from stopgrad.interop.jax.training.written import location_of, tree_of
 
 ADDING = ("append", "add", "extend", "insert", "update", "setdefault", "appendleft")

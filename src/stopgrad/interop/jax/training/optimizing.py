@@ -20,8 +20,8 @@ import numpy as np
 
 from stopgrad.base.source import RawLocation, decode
 from stopgrad.interop.jax.tracing import path_of
-from stopgrad.interop.jax.training.arrays import are_kept_zero, changed_among, is_traced, zeros_among
-from stopgrad.interop.jax.training.calls import LEAVES, user_frame
+from stopgrad.interop.jax.training.gradient_calls import LEAVES, user_frame
+from stopgrad.interop.jax.training.traced_values import are_kept_zero, changed_among, is_traced, zeros_among
 
 LOOKED = 5
 """So many calls at one place are looked at, from the first on."""

@@ -7,15 +7,15 @@ import jax.extend.source_info_util as source_info
 from stopgrad.flow.problems.comparing import comparing
 from stopgrad.flow.problems.notes import note, problem_of
 from stopgrad.flow.problems.problem import Problem
-from stopgrad.interop.jax.training import calls, optimizing
-from stopgrad.interop.jax.training.asking import flow_for
-from stopgrad.interop.jax.training.calls import Calls, Point
-from stopgrad.interop.jax.training.errors import explained
+from stopgrad.interop.jax.training import gradient_calls, optimizing
+from stopgrad.interop.jax.training.findings import Silent, problems_of, silent_leaves
+from stopgrad.interop.jax.training.gradient_calls import Calls, Point
 from stopgrad.interop.jax.training.optimizing import Updates
-from stopgrad.interop.jax.training.verdicts import Silent, problems_of, silent_leaves
-from stopgrad.interop.shared.schedules import USUAL, Schedule
+from stopgrad.interop.jax.training.retraced_flow import flow_for
+from stopgrad.interop.jax.training.training_errors import explained
+from stopgrad.interop.shared.recorded_steps import USUAL, Schedule
 
-for _module in (calls, optimizing):  # As JAX's own, their lines are no places of operations.
+for _module in (gradient_calls, optimizing):  # As JAX's own, their lines are no places of operations.
     source_info.register_exclusion(str(_module.__file__))
 
 

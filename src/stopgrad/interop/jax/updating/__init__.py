@@ -12,12 +12,12 @@ import numpy as np
 
 from stopgrad.base.errors import ArgumentError, StopgradError
 from stopgrad.flow.updates import Comparing, Step
-from stopgrad.interop.jax.updating.differentiating import Differentiated, Training, differentiated
 from stopgrad.interop.jax.updating.modules import modules_in, restored
-from stopgrad.interop.jax.updating.optimizers import copied, stepping
-from stopgrad.interop.kinds import referenced
+from stopgrad.interop.jax.updating.optimizer_steps import copied, stepping
+from stopgrad.interop.jax.updating.user_gradients import Differentiated, Training, differentiated
 from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.unseen import unseen
+from stopgrad.interop.value_worlds import referenced
 
 __all__ = ["Training", "Updated", "updated"]
 

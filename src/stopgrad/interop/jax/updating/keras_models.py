@@ -10,7 +10,7 @@ import jax
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.updates import Step
 from stopgrad.graph.operands import shorten
-from stopgrad.interop.jax.updating.differentiating import Training
+from stopgrad.interop.jax.updating.user_gradients import Training
 from stopgrad.interop.shared import keras, keras_updates
 
 

@@ -12,7 +12,7 @@ from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.spatial import Spatial, explicit_pads, halves
 from stopgrad.interop.shared.conversions import along, bounded, brought, product, static
 from stopgrad.interop.shared.convolutions import LAYOUTS, biased, convolved, from_columns, transposed
-from stopgrad.interop.shared.sampling import Sampling, between
+from stopgrad.interop.shared.image_sampling import Sampling, between
 
 
 def geometry(node: Call, x: sg.Output, w: sg.Output) -> Spatial:

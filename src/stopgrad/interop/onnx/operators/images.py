@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 import stopgrad as sg
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.conversions import along, bounded, brought, product, static
-from stopgrad.interop.shared.sampling import Sampling, corners, grid_sampled
+from stopgrad.interop.shared.image_sampling import Sampling, corners, grid_sampled
 
 MODES = {"linear": 0, "bilinear": 0, "nearest": 1, "cubic": 2, "bicubic": 2}
 PADDING = {"zeros": 0, "border": 1, "reflection": 2}

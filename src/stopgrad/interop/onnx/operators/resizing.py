@@ -16,7 +16,7 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
-from stopgrad.interop.shared.sampling import cubic_weights, far, near, weighted
+from stopgrad.interop.shared.image_sampling import cubic_weights, far, near, weighted
 
 
 class Axis:

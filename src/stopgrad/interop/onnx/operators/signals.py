@@ -13,7 +13,7 @@ import stopgrad as sg
 from stopgrad.interop.onnx.operators.attention import precision
 from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.shared.conversions import along, axis_of, bounded, brought
-from stopgrad.ops.fourier import transforms as fourier
+from stopgrad.ops.fourier import discrete_fourier as fourier
 
 
 def _joined(x: sg.Output) -> Any:

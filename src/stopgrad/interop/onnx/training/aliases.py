@@ -11,7 +11,7 @@ import onnx
 
 from stopgrad.interop.onnx.nodes import text
 from stopgrad.interop.onnx.patterns import matches
-from stopgrad.interop.onnx.training.asked import Asked
+from stopgrad.interop.onnx.training.training_description import Asked
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 """The metadata of a node in which PyTorch names the modules around it, from the outermost on, and itself."""

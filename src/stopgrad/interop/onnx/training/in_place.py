@@ -13,9 +13,9 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.graph.graph import Graph, Operation, Output, by_id, needed
-from stopgrad.interop.onnx.training.building import Step
+from stopgrad.interop.onnx.training.graph_building import Step
+from stopgrad.interop.onnx.training.graph_signatures import carried, gradients_plan
 from stopgrad.interop.onnx.training.manifest import Plan, Port, unique
-from stopgrad.interop.onnx.training.plans import carried, gradients_plan
 from stopgrad.ops.elementwise.arithmetic import AddV2, Mul, RealDiv, Sub
 from stopgrad.ops.structural.sources import Const, Placeholder
 from stopgrad.rewrite import erase_gates, merge, rewrite

@@ -12,7 +12,7 @@ import onnx
 
 from stopgrad.base.errors import GradientError
 from stopgrad.flow.explain import explain
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.graph.files import AnyPath
 from stopgrad.graph.graph import Output, needed
 from stopgrad.graph.operands import NumpyArray
@@ -27,15 +27,10 @@ from stopgrad.interop.onnx.reading import ModelSource, read
 from stopgrad.interop.onnx.saving import OPSET, to_model
 from stopgrad.interop.onnx.training.adapters import Lora, lora_of
 from stopgrad.interop.onnx.training.aliases import with_first_names
-from stopgrad.interop.onnx.training.asked import Asked, loss_of, optimizer_of, precision_of, schedule_of
 from stopgrad.interop.onnx.training.beside import compare
 from stopgrad.interop.onnx.training.budget.fitting import budget_of, fit, held_by, loss_in, note_of
-from stopgrad.interop.onnx.training.building import RANDOM, Judgement, Step, judged, stepped
-from stopgrad.interop.onnx.training.folders import checked, write_folder
-from stopgrad.interop.onnx.training.in_place import in_parts
-from stopgrad.interop.onnx.training.manifest import Plan
-from stopgrad.interop.onnx.training.modes import Forms, forms, opened, opens, taken_in
-from stopgrad.interop.onnx.training.plans import (
+from stopgrad.interop.onnx.training.graph_building import RANDOM, Judgement, Step, judged, stepped
+from stopgrad.interop.onnx.training.graph_signatures import (
     carried,
     eval_plan,
     gradients_plan,
@@ -44,13 +39,24 @@ from stopgrad.interop.onnx.training.plans import (
     predict_plan,
     step_plan,
 )
+from stopgrad.interop.onnx.training.in_place import in_parts
+from stopgrad.interop.onnx.training.manifest import Plan
+from stopgrad.interop.onnx.training.modes import Forms, forms, opened, opens, taken_in
 from stopgrad.interop.onnx.training.precision import lowered
 from stopgrad.interop.onnx.training.tables import added_by_rows
 from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
+from stopgrad.interop.onnx.training.training_description import (
+    Asked,
+    loss_of,
+    optimizer_of,
+    precision_of,
+    schedule_of,
+)
+from stopgrad.interop.onnx.training.training_folders import checked, write_folder
 from stopgrad.interop.onnx.training.wiring import Wired, wired
 from stopgrad.interop.onnx.weights import Verdict
 from stopgrad.interop.onnx.weights.sharing import shared
-from stopgrad.interop.onnx.weights.verdicts import QUANTISES
+from stopgrad.interop.onnx.weights.weight_verdicts import QUANTISES
 from stopgrad.interop.shared.building import scope_from
 from stopgrad.rewrite import erase_gates, rewrite
 

@@ -14,8 +14,8 @@ from stopgrad.graph.operands import show_shape
 from stopgrad.interop.onnx.loading import load
 from stopgrad.interop.onnx.nodes import text
 from stopgrad.interop.onnx.reading import Source
-from stopgrad.interop.onnx.training.losses import Judged, scalar
 from stopgrad.interop.onnx.training.modes import taken_in
+from stopgrad.interop.onnx.training.training_losses import Judged, scalar
 
 
 def of_model(source: Source, judged: Judged) -> Output:

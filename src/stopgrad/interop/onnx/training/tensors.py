@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stopgrad.interop.imported import Model
-from stopgrad.interop.onnx.training.asked import Asked
-from stopgrad.interop.onnx.training.building import Step
+from stopgrad.interop.onnx.training.graph_building import Step
 from stopgrad.interop.onnx.training.modes import Forms
+from stopgrad.interop.onnx.training.training_description import Asked
 from stopgrad.interop.onnx.weights import Verdict
 
 USES = ("trained", "statistic", "frozen", "constant")

@@ -12,7 +12,7 @@ from stopgrad.flow.words import some
 from stopgrad.graph.graph import Graph, Output
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.training.adapters import Adapter, Lora, adapted, learned, unfit_for
-from stopgrad.interop.onnx.training.choosing import chosen, stopped, trained
+from stopgrad.interop.onnx.training.trained_and_stopped import chosen, stopped, trained
 from stopgrad.rewrite import rewrite
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stopgrad.interop.onnx.weights.verdicts import Verdict, Weighing, weighing_of
+from stopgrad.interop.onnx.weights.weight_verdicts import Verdict, Weighing, weighing_of
 
 __all__ = ["Verdict", "Weighing", "weighing_of"]

@@ -19,7 +19,7 @@ from stopgrad.interop.onnx.nodes import text
 from stopgrad.interop.onnx.reading import array_from
 from stopgrad.interop.onnx.weights.exporters import module_of
 from stopgrad.interop.onnx.weights.uses import Use
-from stopgrad.interop.onnx.weights.verdicts import Weighing
+from stopgrad.interop.onnx.weights.weight_verdicts import Weighing
 
 SHOWN = 3
 """The most names that a note has."""

@@ -99,7 +99,7 @@ class Call(calling.Call):
 
     @property
     def library(self) -> Any:
-        """The functions of the graph, a :class:`stopgrad.interop.tensorflow.functions.Library`."""
+        """The functions of the graph, a :class:`stopgrad.interop.tensorflow.function_library.Library`."""
         return self._translator.library
 
     def key_count(self) -> int:

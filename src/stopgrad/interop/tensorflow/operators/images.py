@@ -16,7 +16,7 @@ import stopgrad as sg
 from stopgrad.base.sizes import Dim
 from stopgrad.interop.shared.conversions import Refused, bounded, brought, pulled, static
 from stopgrad.interop.shared.convolutions import to_columns
-from stopgrad.interop.shared.sampling import Sampling, Weights, between, cubic_weights, weighted
+from stopgrad.interop.shared.image_sampling import Sampling, Weights, between, cubic_weights, weighted
 from stopgrad.interop.tensorflow.operators.calling import Call, Known, Rule, Table, knows
 from stopgrad.ops.neural.resize import Kernel, cubic, gaussian, lanczos, triangle
 

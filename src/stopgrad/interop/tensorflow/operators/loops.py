@@ -14,7 +14,7 @@ from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.tensorflow.operators.calling import Call, Function, Known
 from stopgrad.interop.tensorflow.operators.lists import TensorList
 from stopgrad.interop.tensorflow.operators.trips import Trips, trips_of, unchanged
-from stopgrad.transforms.control.functions import trace_function
+from stopgrad.transforms.control.body_tracing import trace_function
 
 UNROLLED = 1024
 """The most steps of a loop that are unrolled."""

@@ -8,10 +8,10 @@ from typing import Any
 from stopgrad.graph.graph import Output
 from stopgrad.interop.tensorflow.recording import internals, passing
 from stopgrad.interop.tensorflow.recording.closures import CLOSED, closed_over
-from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.places import in_layer, of_operation
 from stopgrad.interop.tensorflow.recording.record import READS, Symbol, Tape, Value
 from stopgrad.interop.tensorflow.recording.recorder import ASSIGNS, CALLS, Recorder, sizes_of
+from stopgrad.interop.tensorflow.recording.stand_ins import Maker
 
 BRANCHES = {"If": ("then_branch", "else_branch"), "StatelessIf": ("then_branch", "else_branch")}
 CASES = frozenset({"Case", "StatelessCase"})

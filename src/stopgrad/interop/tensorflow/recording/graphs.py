@@ -8,8 +8,8 @@ from typing import NamedTuple
 from stopgrad.base.source import RawLocation
 from stopgrad.flow.asked import Asked, Recorded
 from stopgrad.flow.explain import flow_of
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.sizes import Magnitude, Measured
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Magnitude, Measured
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.words import some
 from stopgrad.graph.arguments import operation_name
@@ -18,7 +18,6 @@ from stopgrad.graph.op import NoGradient
 from stopgrad.interop.tensorflow.recording import passing
 from stopgrad.interop.tensorflow.recording.bodies import Bodies
 from stopgrad.interop.tensorflow.recording.closures import CLOSED
-from stopgrad.interop.tensorflow.recording.making import Maker
 from stopgrad.interop.tensorflow.recording.record import (
     READS,
     Departure,
@@ -31,6 +30,7 @@ from stopgrad.interop.tensorflow.recording.record import (
     above,
 )
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
+from stopgrad.interop.tensorflow.recording.stand_ins import Maker
 
 UNRECORDED = frozenset({"tape.watch", "StopGradient"})
 """What tapes never record, since no gradient passes it."""

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from stopgrad.base.source import RawLocation
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 
 Shape = tuple[Any, ...]
 """The name of a dtype, and sizes; only the name where these are not known."""

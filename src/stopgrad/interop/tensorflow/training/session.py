@@ -10,13 +10,13 @@ from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
-from stopgrad.interop.shared.schedules import USUAL, Schedule
+from stopgrad.interop.shared.recorded_steps import USUAL, Schedule
 from stopgrad.interop.tensorflow.explaining import explain
 from stopgrad.interop.tensorflow.recording import internals, switches
 from stopgrad.interop.tensorflow.recording.record import Asking
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.training.facts import Facts
-from stopgrad.interop.tensorflow.training.verdicts import problems_of
+from stopgrad.interop.tensorflow.training.findings import problems_of
 
 
 class _Token:

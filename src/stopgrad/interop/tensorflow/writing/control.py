@@ -11,9 +11,13 @@ import stopgrad as sg
 from stopgrad.base.types import DType, Shape
 from stopgrad.graph.body import Body
 from stopgrad.graph.graph import Operation
-from stopgrad.interop.tensorflow.writing.functions import function_attribute, one_function, types_attribute
-from stopgrad.interop.tensorflow.writing.nodes import NUMBERS, Nodes
-from stopgrad.interop.tensorflow.writing.rules import scalar
+from stopgrad.interop.tensorflow.writing.function_defs import (
+    function_attribute,
+    one_function,
+    types_attribute,
+)
+from stopgrad.interop.tensorflow.writing.graph_def_nodes import NUMBERS, Nodes
+from stopgrad.interop.tensorflow.writing.node_rules import scalar
 
 _VARIANT = 21
 """The number of the element type of lists."""

@@ -19,8 +19,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.shared.ablating import Line, ablated, by_lines, counts
 from stopgrad.interop.shared.derivatives import line_of
 from stopgrad.interop.torch.asking import explain
-from stopgrad.interop.torch.checking.calling import Calls
-from stopgrad.interop.torch.checking.functions import (
+from stopgrad.interop.torch.checking.function_at_point import (
     Posed,
     gradients_of,
     posed,
@@ -28,6 +27,7 @@ from stopgrad.interop.torch.checking.functions import (
     to_numpy,
     wide_leaves,
 )
+from stopgrad.interop.torch.checking.repeated_calls import Calls
 from stopgrad.interop.torch.questions import Asked, Names
 
 _OPENED = (

@@ -9,7 +9,7 @@ from stopgrad.flow.checking.gradient_check import GradientCheck
 from stopgrad.flow.checking.options import options
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared.derivatives import Seen, check, coarsest_of, lines, refuse_modes
-from stopgrad.interop.torch.checking.functions import Called, posed
+from stopgrad.interop.torch.checking.function_at_point import Called, posed
 from stopgrad.interop.torch.questions import Asked, Names
 
 ELEMENTWISE = 8

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import UNRECORDED, Context, reachable, sites, variable_of
-from stopgrad.interop.torch.recording.nodes import LEAF_NODE
+from stopgrad.interop.torch.recording.autograd_nodes import LEAF_NODE
 from stopgrad.interop.torch.recording.record import Backward, Event, Kind, Value, above
 
 

@@ -10,10 +10,10 @@ import torch
 
 from stopgrad.base.source import Location, RawLocation, decode
 from stopgrad.flow.problems.problem import Site
-from stopgrad.flow.problems.variables import variable_at
+from stopgrad.flow.problems.source_names import variable_at
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.arguments import tensors_in
-from stopgrad.interop.torch.recording.nodes import node_of
+from stopgrad.interop.torch.recording.autograd_nodes import node_of
+from stopgrad.interop.torch.recording.call_tensors import tensors_in
 from stopgrad.interop.torch.recording.places import user_frame
 from stopgrad.interop.torch.recording.record import Kind, Value
 from stopgrad.interop.torch.recording.recorder import Recorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.problems.cutting import MOST, cutting
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.reaches import FROZEN

@@ -12,8 +12,8 @@ from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import Context, sites, variable_of
+from stopgrad.interop.torch.recording.autograd_nodes import kind_of, node_of
 from stopgrad.interop.torch.recording.graphs import report_of
-from stopgrad.interop.torch.recording.nodes import kind_of, node_of
 from stopgrad.interop.torch.recording.record import Kind, Value, above
 
 Tensor = torch.Tensor

@@ -22,7 +22,7 @@ from stopgrad.interop.imported import Model
 from stopgrad.interop.shared.conversions import Refused
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.importing.aten.calling import array_of, dtype_from
-from stopgrad.interop.torch.importing.program import Program, Sizes, exported, scope_from, title_of
+from stopgrad.interop.torch.importing.exported_program import Program, Sizes, exported, scope_from, title_of
 from stopgrad.interop.torch.importing.translating import Translator, draws
 
 RANDOM = "random_key"

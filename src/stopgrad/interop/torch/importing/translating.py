@@ -20,9 +20,9 @@ from stopgrad.interop.torch.importing.aten import ABSENT, TRANSLATIONS
 from stopgrad.interop.torch.importing.aten.calling import Call, array_of, dtype_from, results_of
 from stopgrad.interop.torch.importing.aten.control import CONTROL
 from stopgrad.interop.torch.importing.aten.drawing import DRAWING
-from stopgrad.interop.torch.importing.aten.sizes import SIZES
-from stopgrad.interop.torch.importing.functions import OWNED
-from stopgrad.interop.torch.importing.program import STOP, location_of, scope_of
+from stopgrad.interop.torch.importing.aten.size_arithmetic import SIZES
+from stopgrad.interop.torch.importing.autograd_functions import OWNED
+from stopgrad.interop.torch.importing.exported_program import STOP, location_of, scope_of
 from stopgrad.ops.gates.custom import CustomGradient, Untraced
 from stopgrad.ops.structural.sources import size_as
 

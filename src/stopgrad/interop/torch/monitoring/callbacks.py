@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from stopgrad.base.errors import ArgumentError
 from stopgrad.base.namespaces import require
 from stopgrad.interop.shared import keras
-from stopgrad.interop.torch.monitoring.sampling import ArrivalsOnly, ForwardAlone, Sampling, WholeStep
+from stopgrad.interop.torch.monitoring.step_sampling import ArrivalsOnly, ForwardAlone, Sampling, WholeStep
 from stopgrad.interop.torch.recording.used import parameters_of
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")

@@ -10,13 +10,13 @@ from stopgrad.base.errors import ArgumentError
 from stopgrad.graph.public import guarded
 from stopgrad.interop.shared import keras
 from stopgrad.interop.torch.monitoring.callbacks import keras_callback, lightning_callback, trainer_callback
-from stopgrad.interop.torch.monitoring.sampling import (
+from stopgrad.interop.torch.monitoring.sampled_updates import Updates
+from stopgrad.interop.torch.monitoring.step_sampling import (
     ArrivalsOnly,
     Sampling,
     WholeStep,
     is_compiled,
 )
-from stopgrad.interop.torch.monitoring.updates import Updates
 from stopgrad.interop.torch.questions import Asked, Names, chosen, modules_in, named_tensors
 from stopgrad.train.monitoring.monitor import Monitor
 from stopgrad.train.monitoring.verdicts import merged, with_steps

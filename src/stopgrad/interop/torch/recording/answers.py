@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from stopgrad.base.errors import GraphError
-from stopgrad.interop.torch.recording.nodes import node_of
+from stopgrad.interop.torch.recording.autograd_nodes import node_of
 from stopgrad.interop.torch.recording.observed import Observed
 from stopgrad.interop.torch.recording.places import hooks_of
 from stopgrad.interop.torch.recording.record import Backward, Sizes, Target, Value

@@ -11,16 +11,16 @@ from stopgrad.base.source import Called, Calls, RawLocation
 from stopgrad.base.types import TensorType, tensor_type
 from stopgrad.flow.asked import Asked, Recorded
 from stopgrad.flow.explain import flow_of
-from stopgrad.flow.flow import Flow
-from stopgrad.flow.magnitudes.sizes import Measured
+from stopgrad.flow.flow_report import Flow
+from stopgrad.flow.magnitudes.magnitude import Measured
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.words import counted, some
 from stopgrad.graph.arguments import operation_name
 from stopgrad.graph.build import named
 from stopgrad.graph.graph import Graph, Operation, Output
 from stopgrad.graph.op import REGISTRY
+from stopgrad.interop.torch.recording.autograd_nodes import EARLIER
 from stopgrad.interop.torch.recording.leaving import Departure
-from stopgrad.interop.torch.recording.nodes import EARLIER
 from stopgrad.interop.torch.recording.record import (
     FREEZES,
     WRITES,

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import torch
 
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.nodes import LEAF_NODE, is_function, node_of
+from stopgrad.interop.torch.recording.autograd_nodes import LEAF_NODE, is_function, node_of
 from stopgrad.interop.torch.recording.record import Sizes, Value, elements_of
 
 Tensor = torch.Tensor

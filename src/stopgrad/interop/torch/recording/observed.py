@@ -12,7 +12,7 @@ import torch
 from stopgrad.base.source import RawLocation
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.record import Observer
-from stopgrad.interop.torch.recording.values import Values
+from stopgrad.interop.torch.recording.tensor_values import Values
 
 STEP = "optimizer.step()"
 """What writes into parameters, as reports call it."""

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from stopgrad.base.source import Calls, RawLocation
-from stopgrad.flow.magnitudes.sizes import Magnitude
+from stopgrad.flow.magnitudes.magnitude import Magnitude
 from stopgrad.interop.torch.recording.places import with_caller
 
 

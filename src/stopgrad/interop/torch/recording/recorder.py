@@ -14,11 +14,10 @@ from stopgrad.base.source import RawLocation, decode
 from stopgrad.flow.source_lines import place as place_text
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.recording.answers import Answers
-from stopgrad.interop.torch.recording.arguments import ATOMS, tensors_in, unwrapped
-from stopgrad.interop.torch.recording.calls import Act, Call
-from stopgrad.interop.torch.recording.functions import NOT_DIFFERENTIABLE
+from stopgrad.interop.torch.recording.autograd_nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
+from stopgrad.interop.torch.recording.call_tensors import ATOMS, tensors_in, unwrapped
+from stopgrad.interop.torch.recording.effects_on_gradients import Act, Call
 from stopgrad.interop.torch.recording.measuring import run_measured
-from stopgrad.interop.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
 from stopgrad.interop.torch.recording.places import Around, hooks_of, place_of, user_frame, with_caller
 from stopgrad.interop.torch.recording.record import (
     FLOATS,
@@ -37,6 +36,7 @@ from stopgrad.interop.torch.recording.record import (
 )
 from stopgrad.interop.torch.recording.regions import transform
 from stopgrad.interop.torch.recording.used import Used, made_by, used_as
+from stopgrad.interop.torch.recording.user_backwards import NOT_DIFFERENTIABLE
 
 Tensor = torch.Tensor
 Parameter = torch.nn.Parameter

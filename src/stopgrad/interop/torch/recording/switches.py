@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from stopgrad.interop.shared.lifetimes import Lifetime, at_once
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.calls import CALLS, Act, call_of
+from stopgrad.interop.torch.recording.effects_on_gradients import CALLS, Act, call_of
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.recorder import Recorder
 

@@ -10,8 +10,8 @@ import torch
 
 from stopgrad.interop.shared import keras
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.recording.arguments import tensors_in
-from stopgrad.interop.torch.recording.calls import Call
+from stopgrad.interop.torch.recording.call_tensors import tensors_in
+from stopgrad.interop.torch.recording.effects_on_gradients import Call
 from stopgrad.interop.torch.recording.record import Value
 
 Tensor = torch.Tensor

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from stopgrad.base.source import RawLocation
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.torch import internals
 from stopgrad.interop.torch.explaining.context import variable_of
@@ -25,8 +25,8 @@ from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training import certain, measures
 from stopgrad.interop.torch.training.facts import Module, Optimizer, Parameter
 from stopgrad.interop.torch.training.keras_steps import Stepper
-from stopgrad.interop.torch.training.losses import Losses
-from stopgrad.interop.torch.training.names import container_of, named, variable_in
+from stopgrad.interop.torch.training.loss_facts import Losses
+from stopgrad.interop.torch.training.parameter_names import container_of, named, variable_in
 
 Tensor = torch.Tensor
 MOST = 100_000

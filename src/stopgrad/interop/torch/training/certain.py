@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stopgrad.flow.flow import Flow
+from stopgrad.flow.flow_report import Flow
 from stopgrad.flow.magnitudes.troubles import NOT_FINITE
 from stopgrad.flow.problems.problem import Problem, Site
 from stopgrad.flow.words import some

@@ -14,15 +14,15 @@ from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
-from stopgrad.interop.shared.schedules import FIRST, USUAL, Schedule
+from stopgrad.interop.shared.recorded_steps import FIRST, USUAL, Schedule
 from stopgrad.interop.torch import internals
-from stopgrad.interop.torch.explaining import errors
+from stopgrad.interop.torch.explaining import error_explanations
 from stopgrad.interop.torch.recording import switches
 from stopgrad.interop.torch.recording.places import place_of, user_frame
 from stopgrad.interop.torch.recording.recorder import Recorder
 from stopgrad.interop.torch.training.audit import Audit
+from stopgrad.interop.torch.training.findings import problems_of
 from stopgrad.interop.torch.training.keras_steps import OPTIMIZERS, KerasSteps, Stepper
-from stopgrad.interop.torch.training.verdicts import problems_of
 
 UNLIKE = 20
 """The most steps that are recorded because they differ from those before."""
@@ -76,7 +76,7 @@ class Session:
     def _record(self) -> None:
         self.audit.resume()
         recorder = Recorder()
-        recorder.explain, recorder.observer = errors.explain, self.audit
+        recorder.explain, recorder.observer = error_explanations.explain, self.audit
         self.audit.recorder = recorder
         self._recorders = [*self._recorders[:1], recorder]
         self._token = _Token()
@@ -187,6 +187,6 @@ class Session:
     def _cause(self, error: BaseException) -> list[Problem]:
         problem = problem_of(error)
         if problem is None and self._recorders:
-            errors.explain(self._recorders[-1], error, None, ())
+            error_explanations.explain(self._recorders[-1], error, None, ())
             problem = problem_of(error)
         return [] if problem is None else [problem]

@@ -12,6 +12,7 @@ from typing import Any
 from stopgrad.engines.onnxruntime.nodes.forms.composites import COMPOSITES
 from stopgrad.engines.onnxruntime.nodes.forms.control import CONTROL
 from stopgrad.engines.onnxruntime.nodes.forms.convolutions import CONVOLUTIONS
+from stopgrad.engines.onnxruntime.nodes.forms.cumulative import RUNNING
 from stopgrad.engines.onnxruntime.nodes.forms.indexing import INDEXING
 from stopgrad.engines.onnxruntime.nodes.forms.matrices import MATRICES
 from stopgrad.engines.onnxruntime.nodes.forms.numbers import NUMBERS
@@ -19,7 +20,6 @@ from stopgrad.engines.onnxruntime.nodes.forms.order import ORDER
 from stopgrad.engines.onnxruntime.nodes.forms.pools import POOLS
 from stopgrad.engines.onnxruntime.nodes.forms.products import PRODUCTS
 from stopgrad.engines.onnxruntime.nodes.forms.refusals import REFUSALS
-from stopgrad.engines.onnxruntime.nodes.forms.running import RUNNING
 from stopgrad.engines.onnxruntime.nodes.forms.slices import SLICES
 from stopgrad.graph.op import Op, Unsupported
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Size
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import number
 from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
-from stopgrad.engines.onnxruntime.nodes.forms.parts import number
 from stopgrad.engines.onnxruntime.nodes.kernels import computed_in
-from stopgrad.engines.onnxruntime.nodes.nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.composite import LayerNorm, LogSoftmax, Softmax
 from stopgrad.ops.losses.cross_entropy import (

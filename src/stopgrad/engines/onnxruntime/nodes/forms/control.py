@@ -9,11 +9,11 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Size
-from stopgrad.engines.onnxruntime.nodes.forms.running import scanned
+from stopgrad.engines.onnxruntime.nodes.forms.cumulative import scanned
 from stopgrad.engines.onnxruntime.nodes.known import content
 from stopgrad.engines.onnxruntime.nodes.layouts import producer
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.engines.onnxruntime.nodes.values import Value
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
 from stopgrad.graph.body import Body
 from stopgrad.graph.interpreter import RunBody, Types
 from stopgrad.graph.op import Op

@@ -9,10 +9,10 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Size, product
-from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped, transposed
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import reshaped, transposed
 from stopgrad.engines.onnxruntime.nodes.forms.windows import added, apart, around, counted, windows
-from stopgrad.engines.onnxruntime.nodes.nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.graph.op import Op
 from stopgrad.ops.neural.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
 from stopgrad.ops.neural.windows import Geometry, Padding, convolved, reach

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.errors import EngineError
-from stopgrad.engines.onnxruntime.nodes.nodes import Function, Node, NotInOnnx
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import Function, Node, NotInOnnx
 from stopgrad.graph.graph import Operation, Output, describe
 from stopgrad.ops.gates.stopping import Named
 

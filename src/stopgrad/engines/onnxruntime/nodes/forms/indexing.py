@@ -13,7 +13,7 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, DType, Size, product
-from stopgrad.engines.onnxruntime.nodes.forms.parts import (
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import (
     along,
     highest,
     lowest,
@@ -22,8 +22,8 @@ from stopgrad.engines.onnxruntime.nodes.forms.parts import (
     reshaped,
     transposed,
 )
-from stopgrad.engines.onnxruntime.nodes.nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.writing import Writing, has_value
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing, has_value
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.graph.op import Op
 from stopgrad.ops.indexing.gather import (
     GatherV2,

@@ -12,10 +12,10 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, Size, product
-from stopgrad.engines.onnxruntime.nodes.forms.parts import number
-from stopgrad.engines.onnxruntime.nodes.forms.running import scanned
-from stopgrad.engines.onnxruntime.nodes.nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import number
+from stopgrad.engines.onnxruntime.nodes.forms.cumulative import scanned
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.graph.interpreter import Types
 from stopgrad.graph.op import Op
 from stopgrad.graph.type_rules import broadcast_shapes

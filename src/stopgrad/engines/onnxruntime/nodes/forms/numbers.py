@@ -9,8 +9,8 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import DType
-from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX, NotInOnnx
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import NO_COMPLEX, NotInOnnx
 from stopgrad.graph.op import Op
 from stopgrad.ops.elementwise.convert import Cast, Complex
 from stopgrad.ops.random.rejection import RandomLogGamma, RandomPoisson

@@ -13,8 +13,8 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import DType, Size
-from stopgrad.engines.onnxruntime.nodes.forms.parts import number, reshaped
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import number, reshaped
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.order.sorting import Argsort, Sort, TopKV2
 

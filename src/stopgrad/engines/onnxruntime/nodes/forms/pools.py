@@ -9,8 +9,8 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Dim, Size, product
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import number
 from stopgrad.engines.onnxruntime.nodes.forms.convolutions import first, last, pads_of, steps
-from stopgrad.engines.onnxruntime.nodes.forms.parts import number
 from stopgrad.engines.onnxruntime.nodes.forms.windows import (
     Along,
     around,
@@ -21,7 +21,7 @@ from stopgrad.engines.onnxruntime.nodes.forms.windows import (
     summed,
     windows,
 )
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.neural.pooling import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad
 from stopgrad.ops.neural.windows import Geometry, Padding

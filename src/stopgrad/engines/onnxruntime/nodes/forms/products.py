@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from stopgrad.base.arrays import Array
-from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import reshaped
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.graph.op import Op
 from stopgrad.ops.linalg.contractions import Einsum, MatMul, sizes_in
 

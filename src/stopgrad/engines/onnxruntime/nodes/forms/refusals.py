@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stopgrad.engines.onnxruntime.nodes.nodes import NO_COMPLEX
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import NO_COMPLEX
 from stopgrad.graph.op import Op, Unsupported, unsupported
 from stopgrad.ops.elementwise.convert import Complex
-from stopgrad.ops.fourier.transforms import Fft, Irfft, Rfft
+from stopgrad.ops.fourier.discrete_fourier import Fft, Irfft, Rfft
 from stopgrad.ops.linalg.eigenvalues import Eig, Eigenvalues, SelfAdjointEig, SelfAdjointEigenvalues
 from stopgrad.ops.linalg.factorizations import Qr
 from stopgrad.ops.linalg.matrix_functions import PseudoInverse

@@ -9,10 +9,10 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Size
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import along, number, reshaped
 from stopgrad.engines.onnxruntime.nodes.forms.indexing import bounded
-from stopgrad.engines.onnxruntime.nodes.forms.parts import along, number, reshaped
-from stopgrad.engines.onnxruntime.nodes.nodes import is_known
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
+from stopgrad.engines.onnxruntime.nodes.onnx_nodes import is_known
 from stopgrad.graph.op import Op
 from stopgrad.ops.indexing.dynamic import DynamicSlice, DynamicUpdateSlice
 from stopgrad.ops.indexing.scatters import TensorStridedSliceUpdate

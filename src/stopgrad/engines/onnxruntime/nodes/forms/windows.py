@@ -15,8 +15,8 @@ import numpy as np
 
 from stopgrad.base.arrays import Array
 from stopgrad.base.types import Size, at_least, product
-from stopgrad.engines.onnxruntime.nodes.forms.parts import reshaped, transposed
-from stopgrad.engines.onnxruntime.nodes.writing import Writing
+from stopgrad.engines.onnxruntime.nodes.forms.common_nodes import reshaped, transposed
+from stopgrad.engines.onnxruntime.nodes.node_writing import Writing
 from stopgrad.ops.neural.windows import Geometry, output_shape, reach
 
 

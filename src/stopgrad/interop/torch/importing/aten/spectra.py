@@ -8,7 +8,7 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import axes_of, brought, product
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
-from stopgrad.ops.fourier import transforms as fourier
+from stopgrad.ops.fourier import discrete_fourier as fourier
 
 
 def _scaled(y: sg.Output, sizes: Sequence[Size], normalization: int) -> sg.Output:

@@ -12,8 +12,8 @@ import stopgrad as sg
 from stopgrad.base.types import Size
 from stopgrad.interop.shared.conversions import Refused, along, brought, product, pulled, spread, static
 from stopgrad.interop.shared.convolutions import LAYOUTS
+from stopgrad.interop.shared.image_sampling import Weights, cubic_weights, grid_sampled, weighted
 from stopgrad.interop.shared.pooling import Windows, max_places
-from stopgrad.interop.shared.sampling import Weights, cubic_weights, grid_sampled, weighted
 from stopgrad.interop.torch.importing.aten.calling import Call, Table, table
 from stopgrad.ops.shapes.reshape import reshape
 
