@@ -182,6 +182,22 @@ def test_names_of_pytorchs_exporter_are_known_under_the_name_of_a_tool(beside: s
     assert "the exporter computed it" in verdict.why
 
 
+def test_a_bias_behind_a_convolution_of_whole_numbers_is_a_weight() -> None:
+    nodes = [
+        onnx.helper.make_node("ConvInteger", ["q", "k", "z"], ["whole"]),
+        onnx.helper.make_node("Cast", ["whole"], ["float"], to=1),
+        onnx.helper.make_node("Mul", ["float", "scale"], ["scaled"]),
+        onnx.helper.make_node("Reshape", ["onnx::Conv_7", "shape"], ["bias"]),
+        onnx.helper.make_node("Add", ["scaled", "bias"], ["y"]),
+    ]
+    model = model_of("y = Identity(x)", {"onnx::Conv_7": drawn(3), "k": np.ones((3, 1, 2, 2), np.int8)})
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    verdict = weighing_of(model).of("onnx::Conv_7", drawn(3))
+    assert verdict.weight
+    assert "as a bias" in verdict.why
+
+
 def test_tables_of_rotary_embeddings_are_constants_also_where_they_were_rounded() -> None:
     model = model_of("y = Cast<to=1>(x)", {"cos": sines(), "sin": sines()})
     node = onnx.helper.make_node("RotaryEmbedding", ["x", "i", "cos", "sin"], ["r"], domain="com.microsoft")

@@ -121,6 +121,7 @@ _COMPARES = {
 _LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "FusedMatMul", "FusedConv", "FusedGemm"}
 _LINEAR |= {"NhwcConv", "GemmFastGelu", "FusedMatMulActivation"}
 NORMS = {"InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization"}
+_WHOLE = {"ConvInteger", "MatMulInteger"}
 _CHOOSES = {"Add", "Sub", "Where", "Max", "Min"}
 _SOFTMAX = {"Softmax", "LogSoftmax"}
 
@@ -196,14 +197,16 @@ class Uses:
             return "quantisation"  # The product of two scales, by which a product of integers is multiplied.
         if use.operator == "Mul":
             return "scale" if operator in NORMS else ""
-        scaled = operator == "Mul" and any(self._is_norm(text(x)) for x in maker.input)
+        scaled = operator == "Mul" and any(self._is_scaled(text(x)) for x in maker.input)
         return (
             "bias" if scaled or operator in NORMS or (operator in _LINEAR and self._is_linear(maker)) else ""
         )
 
-    def _is_norm(self, name: str) -> bool:
+    def _is_scaled(self, name: str) -> bool:
+        """Whether what a layer multiplies by a scale makes a tensor: a norm, or a product of whole numbers."""
         maker = self._maker(name)
-        return maker is not None and text(maker.op_type) in NORMS
+        operator = "" if maker is None else text(maker.op_type)
+        return operator in NORMS or (operator in _WHOLE and self._is_linear(maker))
 
     def _maker(self, name: str) -> Any:
         """The node that makes a tensor's numbers, before those that only move them."""
