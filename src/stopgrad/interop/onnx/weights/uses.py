@@ -203,7 +203,7 @@ class Uses:
         )
 
     def _is_scaled(self, name: str) -> bool:
-        """Whether what a layer multiplies by a scale makes a tensor: a norm, or a product of whole numbers."""
+        """Whether a norm makes a tensor, or a product of whole numbers, which a layer then scales."""
         maker = self._maker(name)
         operator = "" if maker is None else text(maker.op_type)
         return operator in NORMS or (operator in _WHOLE and self._is_linear(maker))
