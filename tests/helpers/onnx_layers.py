@@ -591,6 +591,9 @@ def _microsoft_quantized() -> dict[str, Layer]:
         "QLinearSoftmax": Layer(
             "QLinearSoftmax", [x, *one, np.array(1 / 256), np.array(0, byte)], {"axis": 1, "opset": 13}
         ),
+        "QLinearSoftmaxOfUnevenSteps": Layer(
+            "QLinearSoftmax", [x, *one, np.array(0.0075), np.array(9, byte)], {"axis": 3, "opset": 13}
+        ),
         "QLinearWhere": Layer("QLinearWhere", [x > 99, x, *one, y, *two, *one]),
         "NhwcMaxPool": Layer("NhwcMaxPool", [last], window),
         "QLinearConvLast": Layer(

@@ -6,6 +6,7 @@ file is found in the module by its value, wherever a tool has moved it.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -183,6 +184,10 @@ def module_of(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
 # ---------------------------------------------------------------------------------------------- exporters
 
 
+class InapplicableError(Exception):
+    """An exporter is not for such a model."""
+
+
 def _dynamo(module: nn.Module, inputs: dict[str, torch.Tensor], path: Path) -> None:
     torch.onnx.export(
         *(module, tuple(inputs.values()), path),
@@ -195,14 +200,32 @@ def _dynamo(module: nn.Module, inputs: dict[str, torch.Tensor], path: Path) -> N
 
 
 def _script(module: nn.Module, inputs: dict[str, torch.Tensor], path: Path) -> None:
-    torch.onnx.export(
-        *(module, tuple(inputs.values()), str(path)),
-        dynamo=False,
-        verbose=False,
-        input_names=list(inputs),
-        output_names=["y"],
-        opset_version=17,
-    )
+    with _masks_that_can_be_traced():
+        torch.onnx.export(
+            *(module, tuple(inputs.values()), str(path)),
+            dynamo=False,
+            verbose=False,
+            input_names=list(inputs),
+            output_names=["y"],
+            opset_version=17,
+        )
+
+
+@contextlib.contextmanager
+def _masks_that_can_be_traced() -> Any:
+    """Without vmap and diff, on which this exporter fails; transformers has made its masks so since 4.53."""
+    from optimum.exporters.onnx import model_patcher
+    from transformers import masking_utils
+
+    masks = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS
+    before = masks["sdpa"], masking_utils.find_packed_sequence_indices
+    masks.register("sdpa", model_patcher.sdpa_mask_without_vmap)
+    masking_utils.find_packed_sequence_indices = model_patcher.find_packed_sequence_indices_patched
+    try:
+        yield
+    finally:
+        masks.register("sdpa", before[0])
+        masking_utils.find_packed_sequence_indices = before[1]
 
 
 TASKS = {
@@ -220,13 +243,15 @@ def _optimum(level: str | None) -> Callable[[nn.Module, dict[str, torch.Tensor],
         from optimum.exporters.onnx import onnx_export_from_model
 
         if not isinstance(module, Only):
-            raise TypeError("optimum exports models of transformers only")
+            raise InapplicableError("optimum exports models of transformers only")
         name = next(key for key in MODELS if isinstance(module.inner, type(MODELS[key]()[0])))
+        if name not in TASKS:
+            raise InapplicableError("optimum makes several files of encoders with decoders")
         with tempfile.TemporaryDirectory() as folder:
             onnx_export_from_model(
                 module.inner,
                 output=folder,
-                task=TASKS.get(name, "automatic-speech-recognition"),
+                task=TASKS[name],
                 optimize=level,
                 do_validation=False,
                 no_post_process=True,

@@ -1,11 +1,12 @@
 """What becomes of eight architectures when tools rewrite their ONNX files: read, gradient, trained.
 
     python tests/helpers/onnx_tools_table.py measure FOLDER [MODEL ...]
+    python tests/helpers/onnx_tools_table.py one FOLDER MODEL [TOOL] [EXPORTER]
     python tests/helpers/onnx_tools_table.py write FOLDER docs/onnx-tools.md
 
 The first writes FOLDER/MODEL.json, one after the other, each in a process of its own; it needs torch,
 transformers 4, optimum-onnx, onnxslim, onnxsim, onnxscript, onnxconverter-common and onnxruntime, and
-takes about twenty minutes. The second writes the tables of the page.
+takes about twenty minutes. The second measures some of it anew. The third writes the tables of the page.
 
 For each file three errors, each a share of the largest number that it is compared with:
 
@@ -28,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 from onnx_tools import HALF, QUANTISED, TOOLS
-from onnx_tools_models import EXPORTERS, KINDS, MODELS, module_of
+from onnx_tools_models import EXPORTERS, KINDS, MODELS, InapplicableError, module_of
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
@@ -148,8 +150,14 @@ def by_name(ref: Reference, kind: str, values: dict[str, Array], found: dict[str
 
 
 def remembered(ref: Reference, kind: str, values: dict[str, Array], found: dict[str, Array]) -> None:
-    """Keep the gradients of the exported file's tensors by name: PyTorch's, where the numbers are its own."""
+    """Keep the gradients of tensors by name: PyTorch's, where the numbers are its own.
+
+    Those of the exported file come first, then what tools have made of it in float32 (folded norms, for
+    example), under the names that they have in 16 bits and beside quantised tensors, too.
+    """
     for name, value in values.items():
+        if kind in ref.named.get(name, {}):
+            continue
         at, there = places(ref, value)
         whole = np.where(there & ref.single[at], ref.slopes[kind][at], found[name].ravel())
         # Copies of one table have their own gradients, and the module's is the sum of these.
@@ -178,8 +186,15 @@ def fed(ref: Reference, names: Any) -> dict[str, Array]:
     return {name: ref.inputs[name] if name in ref.inputs else more[name] for name in names}
 
 
-def slope(path: Path, ref: Reference, values: dict[str, Array], found: dict[str, Array], names: Any) -> float:
-    """The gradient by some tensors beside the runtime's difference along it, as a share."""
+def slope(
+    path: Path,
+    ref: Reference,
+    values: dict[str, Array],
+    found: dict[str, Array],
+    names: Any,
+    number: Callable[[Array, Reference], float],
+) -> float:
+    """The gradient of a number by some tensors beside the runtime's difference along it, as a share."""
     model = onnx.load(path)
     stored = {x.name: x for x in model.graph.initializer}
     names = [name for name in names if name in stored and values[name].dtype == np.float32]
@@ -193,12 +208,20 @@ def slope(path: Path, ref: Reference, values: dict[str, Array], found: dict[str,
             stored[name].CopyFrom(numpy_helper.from_array(moved, name))
         run = session(model.SerializeToString())
         y = run.run([run.get_outputs()[0].name], fed(ref, [x.name for x in run.get_inputs()]))[0]
-        return float((y.astype(float) * ref.c).sum())
+        return number(y.astype(float), ref)
 
     errors = []
     for step in (1e-2, 1e-3):
         errors.append(abs((total(step) - total(-step)) / (2 * step) - norm) / norm)
     return float(min(errors))
+
+
+def weighted(y: Array, ref: Reference) -> float:
+    return float((y * ref.c).sum())
+
+
+def squares(y: Array, ref: Reference) -> float:
+    return float(((y - ref.t) ** 2).mean())
 
 
 def examined(path: Path, ref: Reference, tool: str) -> dict[str, Any]:
@@ -230,20 +253,19 @@ def examined(path: Path, ref: Reference, tool: str) -> dict[str, Any]:
                 [y, *asked.values()], {x: given[name] for name, x in model.inputs.items()}
             )
     except sg.StopgradError as error:
-        mixed = "beside" in report and "must be of one type" in str(error)  # The runtime would say so, too.
-        return {**report, "tool" if mixed else "refused": short(error)}
+        return {**report, "refused": short(error)}
     report["read"] = float(np.abs(value - expected).max() / np.abs(expected).max())
     held = model.values()
     gradients = dict(zip(asked, (np.asarray(g, np.float32) for g in found), strict=True))
     values = {name: np.asarray(held[name]) for name in gradients}
-    if tool == "as exported":
+    if tool not in HALF | QUANTISED:
         remembered(ref, "sum", values, gradients)
     worst, share, other = compare(ref, "sum", values, gradients)
     report |= {"gradient": worst, "share": share, "tensors": len(values)}
     if tool == "MatMulNBits":  # Other weights than the module's: only the runtime can say.
-        report["gradient"] = slope(path, ref, values, gradients, values)
+        report["gradient"] = slope(path, ref, values, gradients, values, weighted)
     elif other and tool not in HALF | QUANTISED:
-        report |= {"slope": slope(path, ref, values, gradients, other), "changed": other}
+        report |= {"slope": slope(path, ref, values, gradients, other, weighted), "changed": other}
     return report | trained(path, ref, tool, given)
 
 
@@ -271,15 +293,20 @@ def trained(path: Path, ref: Reference, tool: str, given: dict[str, Array]) -> d
     kinds = {name: one["kind"] for name, one in files.manifest["state"].items()}
     values = {name: x for name, x in before.items() if kinds[name] == "parameter"}
     moved = {name: (x.astype(float) - after[name].astype(float)) / rate for name, x in values.items()}
-    if tool == "as exported":
+    if tool not in HALF | QUANTISED:
         remembered(ref, "step", values, moved)
     worst, share, _ = compare(ref, "step", values, moved)
+    expected = ref.loss
+    if tool == "MatMulNBits":
+        worst = slope(path, ref, values, moved, values, squares)
+        run = session(str(path))
+        expected = squares(run.run([first], given)[0].astype(float), ref)
     if tool in HALF:  # A step is smaller than what 16 bits can tell: the new weights themselves.
         steps = {name: rate * one["step"] for name, one in ref.named.items() if "step" in one}
         wanted = {name: x - steps[name] for name, x in values.items() if name in steps}
         errors = [np.linalg.norm(after[n] - x) / np.linalg.norm(x) for n, x in wanted.items()]
         worst = float(max(errors, default=0.0))
-    return {"loss": abs(loss - ref.loss) / abs(ref.loss), "trained": worst, "trained share": share}
+    return {"loss": abs(loss - expected) / abs(expected), "trained": worst, "trained share": share}
 
 
 def adapted(path: Path, ref: Reference, first: str, given: dict[str, Array]) -> dict[str, Any]:
@@ -301,12 +328,14 @@ def short(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}"[:700]
 
 
-def measure(name: str, folder: Path, wanted: str = "") -> None:
-    """All tools on all exports of one model."""
+def measure(name: str, folder: Path, wanted: str = "", exporters: str = "") -> None:
+    """All tools on all exports of one model, or those whose names hold a text; others stay as they were."""
     module, inputs, ref = reference(name)
     path = folder / f"{name}.json"
     report: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for exporter, export in EXPORTERS.items():
+        if exporters not in exporter:
+            continue
         ref.named.clear()
         source = folder / f"{name}-{exporter.replace(' ', '-')}.onnx"
         rows = report.setdefault(exporter, {})
@@ -314,8 +343,12 @@ def measure(name: str, folder: Path, wanted: str = "") -> None:
             if not source.exists():
                 with quiet():
                     export(module, inputs, source)
+        except InapplicableError:
+            del report[exporter]
+            continue
         except Exception as error:
             rows["as exported"] = {"tool": short(error)}
+            path.write_text(json.dumps(report, indent=1))
             continue
         given = fed(ref, [x.name for x in onnx.load(source).graph.input])
         for tool, rewrite in TOOLS.items():

@@ -1,7 +1,7 @@
 """What exporters of other frameworks write: values of the framework, its gradients, its weights.
 
-PyTorch's two exporters have test_architectures.py, scikit-learn's converters test_classical.py, and tf2onnx
-the GRU of test_loops.py, whose file is stored.
+PyTorch's two exporters have test_architectures.py, scikit-learn's converters test_classical.py, and tf2onnx,
+whose files are stored, test_exported_by_keras.py and the GRU of test_loops.py.
 """
 
 from __future__ import annotations

@@ -180,3 +180,32 @@ def test_an_unknown_activation_is_refused_by_name() -> None:
     node = h.make_node("FusedGemm", ["x", "w"], ["y"], "n", domain="com.microsoft", activation="Nope")
     with pytest.raises(sg.GraphError, match="activation 'Nope' is unknown"):
         sgo.load(model([node], weights(w=(4, 2)), (4,)))
+
+
+@pytest.mark.parametrize("op", ["GroupNorm", "SkipGroupNorm"])
+def test_a_norm_of_groups_in_float16_with_a_scale_of_float32(op: str) -> None:
+    """As the converter of ``onnxruntime.transformers`` leaves it, for kernels of GPUs."""
+    rng = np.random.default_rng(3)
+    x, skip = (rng.normal(size=(2, 3, 3, 8)).astype(np.float16) for _ in range(2))
+    stored = {"scale": rng.normal(size=8).astype(np.float32), "shift": rng.normal(size=8).astype(np.float32)}
+    operands = ["x", "scale", "shift", *(["skip"] if op == "SkipGroupNorm" else [])]
+    node = h.make_node(op, operands, ["n"], domain="com.microsoft", groups=2, activation=1)
+    nodes = [node, h.make_node("MatMul", ["n", "w"], ["y"])]
+    stored |= {"w": rng.normal(size=(8, 4)).astype(np.float16)} | (
+        {"skip": skip} if len(operands) > 3 else {}
+    )
+    info = [
+        h.make_tensor_value_info(n, onnx.TensorProto.FLOAT16, s) for n, s in (("x", x.shape), ("y", None))
+    ]
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()]
+    graph = h.make_graph(nodes, "g", info[:1], info[1:], tensors)
+    imports = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1)]
+    y = sgo.load(h.make_model(graph, opset_imports=imports, ir_version=8))(x=x)
+    total = x.astype(float) + (skip if len(operands) > 3 else 0.0)
+    parts = total.reshape(2, 9, 2, 4)
+    parts = parts - parts.mean((1, 3), keepdims=True)
+    parts /= np.sqrt((parts**2).mean((1, 3), keepdims=True) + 1e-5)
+    normed = parts.reshape(x.shape) * stored["scale"] + stored["shift"]
+    expected = normed / (1 + np.exp(-normed)) @ stored["w"].astype(float)
+    assert y.dtype == np.float16
+    np.testing.assert_allclose(y.astype(float), expected, atol=0.01 * np.abs(expected).max())

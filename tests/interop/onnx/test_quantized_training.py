@@ -18,6 +18,7 @@ import onnx  # noqa: E402
 from onnx import TensorProto as T, helper as h, numpy_helper  # noqa: E402
 
 import stopgrad.onnx as sgo  # noqa: E402
+from stopgrad.interop.onnx.operators.quantized_layers import LEVELS  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 4)).astype(np.float32)
@@ -386,6 +387,16 @@ def linear(form: str) -> tuple[Any, Any, str]:
         spread = RNG.normal(size=(4, 32)).astype(np.float32)
         nodes.insert(0, h.make_node("MatMul", ["x", "spread"], ["h"]))
         return model(nodes, {"w": packed, "ws": scales.reshape(-1), "spread": spread}), (spread, w), "w"
+    if form == "levels":
+        numbers = RNG.integers(0, 16, size=(3, 32)).astype(np.uint8)
+        largest = RNG.uniform(0.1, 0.5, size=6).astype(np.float32)
+        packed = (numbers[:, 0::2] << 4 | numbers[:, 1::2]).reshape(-1)
+        how = {"K": 32, "N": 3, "block_size": 16, "quant_type": 1}
+        spread = RNG.normal(size=(4, 32)).astype(np.float32)
+        nodes = [h.make_node("MatMul", ["x", "spread"], ["h"])]
+        nodes.append(microsoft("MatMulBnb4", ["h", "w", "most"], ["y"], "p", **how))
+        w = LEVELS[1][numbers].astype(float) * np.repeat(largest, 16).reshape(3, 32)
+        return model(nodes, {"w": packed, "most": largest, "spread": spread}), (spread, w.T), "w"
     scale = {"tensor": np.float32(0.02), "channel": np.array([0.01, 0.02, 0.03], np.float32)}
     if form == "int4":
         tensor = h.make_tensor("w", T.INT4, [4, 3], list((WHOLE // 16).reshape(-1)))
@@ -399,7 +410,7 @@ def linear(form: str) -> tuple[Any, Any, str]:
     return model(nodes, stored), (np.eye(4), w), "w"
 
 
-@pytest.mark.parametrize("form", ["tensor", "channel", "int4", "bits"])
+@pytest.mark.parametrize("form", ["tensor", "channel", "int4", "bits", "levels"])
 def test_adapters_beside_quantised_weights_have_the_gradient_of_the_arithmetic(
     form: str, tmp_path: Path
 ) -> None:
@@ -428,6 +439,61 @@ def test_adapters_beside_quantised_weights_have_the_gradient_of_the_arithmetic(
     up = 2 * off / off.size
     np.testing.assert_allclose(gradients[0], 2 * held.T @ up @ b.T, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(gradients[1], 2 * (held @ a).T @ up, rtol=1e-4, atol=1e-5)
+
+
+INSIDE = {
+    "QLinearMatMul": FORMS["QLinearMatMul"],
+    "QGemm": FORMS["QGemm"],
+    "QGemm, transposed": [
+        microsoft("QGemm", ["xq", "xs", "xz", "wt", "ws", "wz", "b", "ys", "yz"], ["yq"], transB=1)
+    ],
+    "MatMulIntegerToFloat": [
+        microsoft("MatMulIntegerToFloat", ["xq", "w", "xs", "ws", "xz", "wz"], ["float"]),
+        h.make_node("QuantizeLinear", ["float", "ys", "yz"], ["yq"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("form", INSIDE)
+def test_adapters_beside_a_matrix_inside_an_operator_on_quantised_numbers(
+    form: str, per_channel: bool, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch")
+    scale = np.array([0.01, 0.02, 0.03], np.float32) if per_channel else np.float32(0.02)
+    stored = SCALES | {"wt": np.ascontiguousarray(WHOLE.T), "ws": scale}
+    stored["wz"] = np.zeros(np.shape(scale), np.int8)
+    proto = model([IN, *INSIDE[form], OUT], stored)
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": tmp_path / "t"}
+    with pytest.raises(sg.ArgumentError, match="the weights are quantised"):
+        sgo.training(proto, **how)
+    made = sgo.training(proto, lora={"weights": "w*", "rank": 2, "alpha": 4}, **how)
+    names = [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"]
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    shapes = {x.name: x.shape for x in session.get_inputs() if x.name in names}
+    rng = np.random.default_rng(9)
+    feeds: dict[str, Any] = {n: rng.normal(size=s).astype(np.float32) * 0.3 for n, s in shapes.items()}
+    (label,) = (x.name for x in session.get_inputs() if x.name not in {*feeds, "x"})
+    target = rng.normal(size=(5, 3)).astype(np.float32)
+    loss, *gradients = session.run(None, {"x": X, label: target, **feeds})
+    a, b = (torch.tensor(feeds[name].astype(float), requires_grad=True) for name in names)
+    added = 2 * a @ b
+    w = torch.tensor(WHOLE.astype(float) * scale) + added
+    bias = torch.tensor(SCALES["b"] * 0.015 * scale) if "QGemm" in form else 0.0
+    y = fake(fake(torch.tensor(X), 0.015, 120) @ w + bias, 0.05, 130)
+    expected = ((y - torch.tensor(target)) ** 2).mean()
+    expected.backward()
+    np.testing.assert_allclose(loss, expected.item(), rtol=0.02)
+    for found, one in zip(gradients, (a, b), strict=True):
+        assert np.linalg.norm(found - one.grad.numpy()) < 0.02 * np.linalg.norm(one.grad.numpy())
+    # What is shipped computes what is trained: the file's operators have no form for floats.
+    trainer = sgo.Trainer(tmp_path / "t")
+    trainer.step({"x": X, label: target}, learning_rate=0.1)
+    trainer.export(tmp_path / "shipped.onnx")
+    shipped = runtime(onnx.load(tmp_path / "shipped.onnx"))
+    assert np.abs(shipped - runtime(proto)).max() > 0.01
+    after = trainer.evaluate({"x": X, label: target})["loss"]
+    assert float(np.mean((shipped - target) ** 2)) == pytest.approx(after, rel=1e-3)
 
 
 def tied(form: str) -> Any:
@@ -489,6 +555,123 @@ def test_adapters_beside_a_quantised_table_whose_rows_are_looked_up(form: str, t
         np.testing.assert_allclose(gradient, one.grad.numpy(), rtol=1e-3, atol=1e-5)
 
 
+def looked_up(form: str) -> Any:
+    """Rows of quantised tables, and a product with floats, [2, 3, 4]."""
+    byte = np.uint8
+    rng = np.random.default_rng(7)
+    stored: dict[str, Any] = {"v": rng.normal(size=(32, 4)).astype(np.float32)}
+    if form.startswith("GatherBlockQuantized"):
+        bits = int(form[-1])
+        stored |= {"w": rng.integers(0, 255, size=(6, 32 * bits // 8)).astype(byte)}
+        stored |= {"ws": rng.uniform(0.1, 1, size=(6, 2)).astype(np.float32)}
+        zeros = rng.integers(100, 140, size=(6, 2)) if bits == 8 else rng.integers(0, 255, size=(6, 1))
+        stored["wz"] = zeros.astype(byte)
+        nodes = [
+            microsoft("GatherBlockQuantized", ["w", "ids", "ws", "wz"], ["rows"], bits=bits, block_size=16)
+        ]
+    else:
+        tables = {"w": (6, 32), "position": (5, 32), "segment": (2, 32), "gamma": (32,), "beta": (32,)}
+        stored |= {name: rng.integers(0, 255, size=shape).astype(byte) for name, shape in tables.items()}
+        scales, zeros = [f"{name}_s" for name in tables], [f"{name}_z" for name in tables]
+        stored |= {
+            name: np.float32(x) for name, x in zip(scales, (0.01, 0.02, 0.03, 0.02, 0.01), strict=True)
+        }
+        stored |= {name: byte(x) for name, x in zip(zeros, (3, 128, 99, 7, 200), strict=True)}
+        stored["segments"] = np.array([[0, 1, 1], [1, 0, 0]], np.int32)
+        nodes = [
+            h.make_node("Cast", ["ids"], ["words"], to=T.INT32),
+            microsoft(
+                *("QEmbedLayerNormalization", ["words", "segments", *tables, "", *scales, *zeros]),
+                ["rows", "lengths"],
+            ),
+        ]
+    proto = model([*nodes, h.make_node("MatMul", ["rows", "v"], ["y"])], stored)
+    proto.graph.input[0].CopyFrom(h.make_tensor_value_info("ids", T.INT64, [2, 3]))
+    proto.graph.output[0].CopyFrom(h.make_tensor_value_info("y", T.FLOAT, [2, 3, 4]))
+    return proto
+
+
+IDS = np.array([[0, 5, 2], [2, 2, 1]])
+LOOKUPS = ["GatherBlockQuantized4", "GatherBlockQuantized8", "QEmbedLayerNormalization"]
+
+
+@pytest.mark.parametrize("form", LOOKUPS)
+def test_scales_of_quantised_tables_have_the_gradient_of_the_runtimes_differences(form: str) -> None:
+    proto, c = looked_up(form), np.cos(np.arange(24)).reshape(2, 3, 4)
+    loaded = sgo.load(proto, parameters="*")
+    scales = {"ws"} if "Gather" in form else {f"{n}_s" for n in ("w", "position", "segment", "gamma", "beta")}
+    assert set(loaded.parameters) == scales | {"v"}
+    with loaded.graph.as_default():
+        made = sg.gradients(sg.reduce_sum(loaded.outputs["y"] * c), list(loaded.parameters.values()))
+    with sg.Session(loaded.graph, engine="numpy") as session:
+        found = dict(zip(loaded.parameters, session.run(made, {loaded.inputs["ids"]: IDS}), strict=True))
+    stored = {t.name: t for t in proto.graph.initializer}
+
+    def total(name: str, value: Any) -> float:
+        kept = numpy_helper.to_array(stored[name])
+        stored[name].CopyFrom(numpy_helper.from_array(value.astype(np.float32), name))
+        y = ort.InferenceSession(proto.SerializeToString()).run(["y"], {"ids": IDS})[0]
+        stored[name].CopyFrom(numpy_helper.from_array(kept, name))
+        return float((y.astype(float) * c).sum())
+
+    for name, gradient in found.items():
+        value = numpy_helper.to_array(stored[name]).astype(float)
+        step = 0.01 * np.abs(value).max() * np.cos(np.arange(value.size) + 1).reshape(value.shape)
+        slope = (total(name, value + step) - total(name, value - step)) / 2
+        assert slope == pytest.approx(float((gradient * step).sum()), rel=2e-3, abs=1e-5)
+        assert abs(slope) > 1e-4
+
+
+@pytest.mark.parametrize("form", LOOKUPS)
+def test_nothing_flows_to_quantised_tables_and_what_is_trained_is_the_rest(form: str) -> None:
+    loaded = sgo.load(looked_up(form), quantized="straight-through")
+    assert set(loaded.parameters) == {"v"}
+    flow = sg.explain(loaded.outputs["y"], [loaded.inputs["ids"], loaded.parameters["v"]])
+    assert flow[loaded.inputs["ids"]].status == "not differentiable"
+    assert flow[loaded.parameters["v"]].status == "flows"
+    made = sgo.training(looked_up(form), loss="mse", folder=None)
+    uses = {name: one["use"] for name, one in made.manifest["tensors"].items()}
+    assert uses.pop("v") == "trained"
+    assert set(uses.values()) == {"constant"}
+
+
+@pytest.mark.parametrize("form", LOOKUPS)
+def test_an_adapter_beside_a_quantised_table_changes_its_rows(form: str, tmp_path: Path) -> None:
+    proto = looked_up(form)
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": tmp_path / "t"}
+    sgo.training(proto, lora={"weights": "w", "rank": 2}, **how)
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    names = [x.name for x in session.get_inputs() if "lora" in x.name]
+    rng = np.random.default_rng(9)
+    feeds: dict[str, Any] = {
+        x.name: (rng.normal(size=x.shape) * 0.3).astype(np.float32)
+        for x in session.get_inputs()
+        if x.name in names
+    }
+    (label,) = (x.name for x in session.get_inputs() if x.name not in {*feeds, "ids"})
+    feeds |= {"ids": IDS, label: rng.normal(size=(2, 3, 4)).astype(np.float32)}
+    loss, *gradients = session.run(None, feeds)
+    assert np.isfinite(loss)
+    for name, gradient in zip(names, gradients, strict=True):
+        step = 0.01 * np.cos(np.arange(gradient.size) + 1).reshape(gradient.shape).astype(np.float32)
+        up, down = (session.run(None, feeds | {name: feeds[name] + sign * step})[0] for sign in (1, -1))
+        assert float(up - down) / 2 == pytest.approx(float((gradient * step).sum()), rel=1e-2)
+    trainer = sgo.Trainer(tmp_path / "t")
+    batch = {"ids": IDS, label: feeds[label]}
+    for _ in range(2):
+        trainer.step(batch, learning_rate=0.1)
+    trainer.export(tmp_path / "shipped.onnx")
+    (shipped,) = ort.InferenceSession(tmp_path / "shipped.onnx").run(None, {"ids": IDS})
+    after = trainer.evaluate(batch)["loss"]
+    assert float(np.mean((shipped - feeds[label]) ** 2)) == pytest.approx(after, rel=1e-3)
+
+
+def test_a_scope_of_quantised_weights_makes_no_parameters_of_their_scales() -> None:
+    made = sgo.training(tied("tied"), loss="mse", folder=None, lora={"weights": ["table", "v"], "rank": 2})
+    trained = [n for n, one in made.manifest["state"].items() if one["kind"] == "parameter"]
+    assert sorted(trained) == ["table/lora_a", "table/lora_b", "v/lora_a", "v/lora_b"]
+
+
 def test_of_what_a_pattern_matches_that_gets_an_adapter_beside_which_one_fits() -> None:
     how: Any = {"loss": "mse", "optimizer": "sgd", "folder": None}
     made = sgo.training(tied("tied"), lora={"weights": "*", "rank": 4}, **how)
@@ -514,7 +697,7 @@ def test_of_what_a_pattern_matches_that_gets_an_adapter_beside_which_one_fits() 
         sgo.training(proto, lora={"weights": "s*", "rank": 2}, **how)
 
 
-@pytest.mark.parametrize("form", ["tensor", "channel", "bits"])
+@pytest.mark.parametrize("form", ["tensor", "channel", "bits", "levels"])
 def test_what_is_shipped_has_the_adapters_in_its_weights(form: str, tmp_path: Path) -> None:
     proto, (spread, w), name = linear(form)
     how: Any = {"loss": "mse", "optimizer": "adamw", "folder": tmp_path / "t"}

@@ -173,6 +173,41 @@ def test_our_own_files_say_what_their_parameters_are() -> None:
     assert list(sgo.load(sgo.to_model(back)).parameters) == ["w"]
 
 
+@pytest.mark.parametrize("beside", ["/layer/Sqrt_2_output_0", "onnx::MatMul_289_quantized"])
+def test_names_of_pytorchs_exporter_are_known_under_the_name_of_a_tool(beside: str) -> None:
+    model = model_of("y = Mul(s, t)", {"t": np.float32([0.5]), beside: drawn(3, 3)}, "onnx.quantize")
+    model.graph.initializer[0].name = model.graph.node[0].input[1] = "/layer/Constant_11_output_0"
+    verdict = weighing_of(model).of("/layer/Constant_11_output_0", np.float32([0.5]))
+    assert not verdict.weight
+    assert "the exporter computed it" in verdict.why
+
+
+def test_a_bias_behind_a_convolution_of_whole_numbers_is_a_weight() -> None:
+    nodes = [
+        onnx.helper.make_node("ConvInteger", ["q", "k", "z"], ["whole"]),
+        onnx.helper.make_node("Cast", ["whole"], ["float"], to=1),
+        onnx.helper.make_node("Mul", ["float", "scale"], ["scaled"]),
+        onnx.helper.make_node("Reshape", ["onnx::Conv_7", "shape"], ["bias"]),
+        onnx.helper.make_node("Add", ["scaled", "bias"], ["y"]),
+    ]
+    model = model_of("y = Identity(x)", {"onnx::Conv_7": drawn(3), "k": np.ones((3, 1, 2, 2), np.int8)})
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    verdict = weighing_of(model).of("onnx::Conv_7", drawn(3))
+    assert verdict.weight
+    assert "as a bias" in verdict.why
+
+
+def test_tables_of_rotary_embeddings_are_constants_also_where_they_were_rounded() -> None:
+    model = model_of("y = Cast<to=1>(x)", {"cos": sines(), "sin": sines()})
+    node = onnx.helper.make_node("RotaryEmbedding", ["x", "i", "cos", "sin"], ["r"], domain="com.microsoft")
+    model.graph.node.insert(0, node)
+    for name in ("cos", "sin"):
+        verdict = weighing_of(model).of(name, sines().astype(np.float16))
+        assert not verdict.weight
+        assert verdict.why == "the cosines and sines of rotary embeddings"
+
+
 def test_names_of_nodes_name_modules() -> None:
     assert module_of("/encoder/layer.0/attention/MatMul") == "encoder.layer.0.attention"
     assert module_of("/layer1/layer1.0/conv/Conv") == "layer1.0.conv"

@@ -141,11 +141,16 @@ def weighed(
     parameters: Sequence[str],
     straight: bool = False,
     most: int | None = None,
+    adapted: bool = False,
 ) -> tuple[Model, dict[str, Verdict]]:
-    """A model as :func:`load` gives it, and the verdicts on its floating-point initializers."""
+    """A model as :func:`load` gives it, and the verdicts on its floating-point initializers.
+
+    Args:
+        adapted: whether adapters may be put beside matrices inside of operators on quantised numbers.
+    """
     with np.errstate(all="ignore"):  # Whatever numbers a file holds.
         loading = _Loading(source, dict(known), parameters)
-        loading.straight, loading.most = straight, most
+        loading.straight, loading.most, loading.adapted = straight, most, adapted
         return loading.model(), loading.verdicts
 
 
@@ -160,7 +165,7 @@ class _Loading:
         self.alike: dict[str, int] = {}  # How many sizes would have these names.
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
-        self.straight = False
+        self.straight = self.adapted = False
         self.most: int | None = None
         self.weighing = weighing_of(self.proto)
         self.verdicts: dict[str, Verdict] = {}
@@ -171,7 +176,7 @@ class _Loading:
         count = sum(1 for _ in all_nodes(self.proto))
         translator = Translator(functions, self.source.folder, self.name, count)
         translator.soft = {} if self.straight else None
-        translator.maximum_iterations = self.most
+        translator.maximum_iterations, translator.adapted = self.most, self.adapted
         with graph.as_default():
             values = self._values(translator)
             translator.stored = {id(x): name for name, x in values.items() if isinstance(x, Known)}

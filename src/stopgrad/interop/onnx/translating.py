@@ -89,6 +89,8 @@ class Translator(Building):
         soft: for tensors of quantised numbers, the numbers before rounding; None if gradients end there.
         maximum_iterations: the most steps of loops that a computed condition ends.
         stored: the names of the model's initializers, by the identity of their values.
+        adapted: whether adapters may stand beside matrices of quantised numbers, whose products are then
+            computed from floats.
         dequantized: the matrices that are made of quantised initializers, by the names of these.
     """
 
@@ -99,6 +101,7 @@ class Translator(Building):
         self.functions = functions
         self._folder, self._file = folder, file
         self.soft: dict[sg.Output, sg.Output] | None = None
+        self.adapted = False
         self.maximum_iterations: int | None = None
         self.stored: dict[int, str] = {}
         self.dequantized: dict[str, list[sg.Output]] = {}

@@ -132,6 +132,11 @@ class Call(calling.Call):
         """Whether gradients go straight through the rounding of quantised numbers."""
         return self._translator.soft is not None
 
+    @property
+    def adapted(self) -> bool:
+        """Whether adapters may stand beside matrices of quantised numbers."""
+        return self._translator.adapted
+
     def soften(self, whole: sg.Output, soft: sg.Output) -> None:
         """Remember of which numbers a tensor of integers is the rounding."""
         if self.straight:

@@ -25,7 +25,7 @@ from stopgrad.interop.onnx.operators.convolutions import conv
 from stopgrad.interop.onnx.operators.elementwise import ELEMENTWISE
 from stopgrad.interop.onnx.operators.normalizations import layer_normalization, rms_normalization
 from stopgrad.interop.onnx.operators.products import PRODUCTS
-from stopgrad.interop.onnx.operators.quantized import integer_product
+from stopgrad.interop.onnx.operators.quantized import by_rows, product_by_matrix
 from stopgrad.interop.shared.conversions import brought
 from stopgrad.interop.shared.normalizations import layer_normalized, wide
 
@@ -404,10 +404,12 @@ def bias_split_gelu(node: Call, x: sg.Output, bias: sg.Output) -> sg.Output:
 
 
 def group_norm(node: Call, x: sg.Output, scale: sg.Output, bias: sg.Output) -> sg.Output:
+    """The scale and the bias may be of float32 where x, and so the result, is of float16."""
     axis = -1 if node.attribute("channels_last", 1) else 1
-    epsilon = float(node.attribute("epsilon", 1e-5))
-    y = sg.group_norm(x, int(node.attribute("groups")), scale, bias, axis=axis, epsilon=epsilon)
-    return sg.silu(y) if int(node.attribute("activation", 0)) == 1 else y
+    how: dict[str, Any] = {"axis": axis, "epsilon": float(node.attribute("epsilon", 1e-5))}
+    scale, bias = (brought(t, wide(x).dtype) for t in (scale, bias))
+    y = sg.group_norm(wide(x), int(node.attribute("groups")), scale, bias, **how)
+    return brought(sg.silu(y) if int(node.attribute("activation", 0)) == 1 else y, x.dtype)
 
 
 def skip_group_norm(
@@ -435,9 +437,8 @@ def scaled_product(
     bias: sg.Output | None = None,
 ) -> sg.Output:
     """A product of integers times its scale."""
-    whole = integer_product(node, a, b, a_zero, b_zero)
-    scale = sg.multiply(a_scale, b_scale)
-    y = sg.multiply(node.floated(whole, scale.dtype), scale)
+    product, b_scale = product_by_matrix(node, a, a_zero, b, b_scale, b_zero)
+    y = sg.multiply(sg.cast(product, a_scale.dtype), sg.multiply(by_rows(a_scale), b_scale))
     return y if bias is None else sg.add(y, bias)
 
 

@@ -19,6 +19,7 @@ from stopgrad.interop.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.interop.onnx.operators.convolutions import geometry
 from stopgrad.interop.shared.conversions import along, axis_of, brought
 from stopgrad.interop.shared.convolutions import convolved
+from stopgrad.interop.shared.normalizations import wide
 from stopgrad.interop.shared.slices import part
 
 
@@ -110,9 +111,16 @@ def _centred(node: Call, x: sg.Output, zero_point: sg.Output | None, dtype: DTyp
     return x if zero_point is None else sg.subtract(x, sg.cast(zero_point, dtype))
 
 
-def _by_rows(point: sg.Output | None) -> Any:
-    """A number for each row, shaped to broadcast with the matrix."""
-    return sg.expand_dims(point, -1) if point is not None and point.ndim == 1 else point
+def by_rows(point: sg.Output | None) -> Any:
+    """One number, or one for each row, shaped to broadcast with the matrix."""
+    if point is None or point.ndim != 1:
+        return point
+    return _number(point) if tuple(point.shape) == (1,) else sg.expand_dims(point, -1)
+
+
+def _number(x: sg.Output) -> sg.Output:
+    """What is one number, without an axis."""
+    return sg.reshape(x, []) if tuple(x.shape) == (1,) else x
 
 
 def integer_product(
@@ -121,7 +129,7 @@ def integer_product(
     """The product as int32, which remembers that of the numbers before rounding."""
 
     def product(dtype: DType) -> sg.Output:
-        return sg.matmul(_centred(node, a, _by_rows(a_zero), dtype), _centred(node, b, b_zero, dtype))
+        return sg.matmul(_centred(node, a, by_rows(a_zero), dtype), _centred(node, b, b_zero, dtype))
 
     integers = product(sg.int32)
     if node.straight:
@@ -135,6 +143,34 @@ def matmul_integer(
     return integer_product(node, a, b, a_zero, b_zero)
 
 
+def product_by_matrix(
+    node: Call,
+    a: sg.Output,
+    a_zero: sg.Output | None,
+    b: sg.Output,
+    b_scale: sg.Output,
+    b_zero: sg.Output | None,
+    bias: sg.Output | None = None,
+    turned: tuple[bool, bool] = (False, False),
+) -> tuple[sg.Output, sg.Output]:
+    """Integers times a matrix of integers, in float64, and the scale by which that is still to be multiplied.
+
+    The product is exact; but where adapters may stand beside the matrix, it is made of floats first.
+    """
+    columns = 0 if turned[1] else b.ndim - 1
+    whole = _centred(node, b, _by_channel(b_zero, b.ndim, columns), sg.float64)
+    scale = _by_channel(wide(b_scale), b.ndim, columns)
+    matrix = sg.multiply(sg.cast(whole, scale.dtype), scale)
+    node.dequantized(b, matrix)
+    factor = sg.cast(matrix, sg.float64) if node.adapted else whole
+    product = sg.matmul(_centred(node, a, by_rows(a_zero), sg.float64), factor, *turned)
+    one, b_scale = brought(1, b_scale.dtype), _number(b_scale)
+    if bias is not None:
+        unit = sg.cast(b_scale if node.adapted else one, sg.float64)
+        product = sg.add(product, sg.multiply(sg.cast(bias, sg.float64), unit))
+    return product, one if node.adapted else b_scale
+
+
 def quantized_matmul(
     node: Call,
     a: sg.Output,
@@ -146,13 +182,16 @@ def quantized_matmul(
     scale: sg.Output,
     zero: sg.Output,
 ) -> sg.Output:
-    whole = node.floated(integer_product(node, a, b, a_zero, b_zero), sg.float64)
-    factor = sg.realdiv(sg.multiply(_by_rows(a_scale), b_scale), scale)
-    return quantized(node, sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
+    product, b_scale = product_by_matrix(node, a, a_zero, b, b_scale, b_zero)
+    factor = sg.realdiv(sg.multiply(by_rows(a_scale), b_scale), scale)
+    return quantized(node, sg.multiply(product, sg.cast(factor, sg.float64)), zero, zero.dtype)
 
 
 def _by_channel(x: sg.Output | None, ndim: int, axis: int) -> Any:
-    return along(x, axis, ndim) if x is not None and x.ndim == 1 else x
+    """A number, or one for each place along an axis, shaped to broadcast."""
+    if x is None or x.ndim != 1:
+        return x
+    return _number(x) if tuple(x.shape) == (1,) else along(x, axis, ndim)
 
 
 def integer_convolution(
@@ -226,14 +265,12 @@ def quantized_affine(
     zero: sg.Output | None = None,
 ) -> sg.Output:
     """``QGemm``: the bias is of whole numbers, of the scale alpha · a_scale · b_scale."""
-    first, second = (bool(node.attribute(name, 0)) for name in ("transA", "transB"))
-    left = _centred(node, a, None if a_zero is None else sg.reshape(a_zero, []), sg.float64)
-    along_b = 0 if second else 1
-    right = _centred(node, b, _by_channel(b_zero, 2, along_b), sg.float64)
-    y = sg.matmul(left, right, first, second)
-    factor = sg.multiply(sg.reshape(a_scale, []), b_scale if b_scale.ndim else sg.reshape(b_scale, []))
+    turned = bool(node.attribute("transA", 0)), bool(node.attribute("transB", 0))
+    a_zero = None if a_zero is None else sg.reshape(a_zero, [])
+    product, b_scale = product_by_matrix(node, a, a_zero, b, b_scale, b_zero, c, turned)
+    factor = sg.multiply(sg.reshape(a_scale, []), b_scale)
     factor = sg.multiply(sg.cast(factor, sg.float64), float(node.attribute("alpha", 1.0)))
-    y = sg.multiply(y if c is None else sg.add(y, sg.cast(c, sg.float64)), factor)
+    y = sg.multiply(product, factor)
     if scale is None:
         return sg.cast(y, sg.float32)
     return wholes(node, y, sg.cast(scale, sg.float64), zero)
@@ -294,6 +331,21 @@ def _shares(node: Call, x: sg.Output) -> sg.Output:
     return node.fail("it is translated as of opset 13, for one axis")
 
 
+def quantized_shares(
+    node: Call,
+    x: sg.Output,
+    x_scale: sg.Output,
+    x_zero: sg.Output | None,
+    scale: sg.Output,
+    zero: sg.Output | None = None,
+) -> sg.Output:
+    """``QLinearSoftmax``: ONNX Runtime counts how many whole steps there are in 1, and rounds to these."""
+    y = _shares(node, floats(node, x, x_scale, x_zero))
+    steps = sg.floor(sg.realdiv(brought(1, scale.dtype), sg.reshape(scale, [])))
+    point = None if zero is None else sg.reshape(zero, [])
+    return quantized(node, sg.multiply(y, brought(steps, y.dtype)), point, _kind(zero))
+
+
 def quantized_joined(node: Call, scale: sg.Output, zero: sg.Output, *parts: sg.Output) -> sg.Output:
     if not parts or len(parts) % 3:
         node.fail("it joins tensors that come each with a scale and a zero point")
@@ -311,8 +363,8 @@ def dynamic_product(
 ) -> sg.Output:
     """Floats, quantised as they come, times a matrix of whole numbers."""
     whole, scale, zero = dynamic_quantize(node, a)
-    integers = integer_product(node, whole, b, zero, b_zero)
-    y = sg.multiply(node.floated(integers, scale.dtype), sg.multiply(scale, b_scale))
+    product, b_scale = product_by_matrix(node, whole, zero, b, b_scale, b_zero)
+    y = sg.multiply(sg.cast(product, scale.dtype), sg.multiply(scale, b_scale))
     return y if bias is None else sg.add(y, bias)
 
 
@@ -335,7 +387,7 @@ _MICROSOFT: Table = {
     "QLinearGlobalAveragePool": single(_global_mean),
     "QLinearSigmoid": single(lambda node, x: sg.sigmoid(x)),
     "QLinearLeakyRelu": single(_leaky),
-    "QLinearSoftmax": single(_shares),
+    "QLinearSoftmax": quantized_shares,
     "QLinearConcat": quantized_joined,
     "DynamicQuantizeMatMul": dynamic_product,
 }

@@ -154,7 +154,12 @@ def embedded(
     """``QEmbedLayerNormalization``: the tables, the scale and the bias are of whole numbers."""
     tables = (word, position, segment, scale, bias)
     scales, zeros = numbers[:5], numbers[5:]
-    dequantized = [None if x is None else floats(node, x, scales[i], zeros[i]) for i, x in enumerate(tables)]
+    dequantized: list[sg.Output | None] = []
+    for i, x in enumerate(tables):
+        table = None if x is None else floats(node, x, scales[i], zeros[i])
+        dequantized.append(table)
+        if x is not None and table is not None:
+            node.dequantized(x, table)
     arguments: Any = (words, segments, *dequantized, mask)
     y, length, _ = embed_layer(node, *arguments)
     return y, length

@@ -20,6 +20,7 @@ from stopgrad.graph.public import guarded
 from stopgrad.interop.imported import Model
 from stopgrad.interop.onnx.loading import STRAIGHT, most_of, straight_of, weighed
 from stopgrad.interop.onnx.nodes import all_nodes, called, text
+from stopgrad.interop.onnx.operators.calling import dtype_of_code
 from stopgrad.interop.onnx.operators.quantized import ROUNDS
 from stopgrad.interop.onnx.patterns import patterns_of
 from stopgrad.interop.onnx.reading import ModelSource, read
@@ -40,7 +41,7 @@ from stopgrad.interop.onnx.training.graph_signatures import (
 )
 from stopgrad.interop.onnx.training.in_place import in_parts
 from stopgrad.interop.onnx.training.manifest import Plan
-from stopgrad.interop.onnx.training.modes import Forms, forms, opened, taken_in
+from stopgrad.interop.onnx.training.modes import Forms, forms, opened, opens, taken_in
 from stopgrad.interop.onnx.training.precision import lowered
 from stopgrad.interop.onnx.training.tables import added_by_rows
 from stopgrad.interop.onnx.training.tensors import fates, verdicts_of
@@ -248,8 +249,8 @@ def _contents(source: ModelSource | Model, asked: Asked, whole: bool, beside: tu
     plans |= parts
     models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs and whole}
     memory = _fitted(models, plans, step, asked, bool(parts)) if whole else None
-    if not isinstance(source, Model):
-        weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
+    weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
+    if not isinstance(source, Model) and opens(shapes.inference, weights):
         models["predict"] = opened(shapes.inference, weights)
     tensors = {name: fate.entry() for name, fate in fates(step, asked, shapes, model.verdicts).items()}
     first = judgement.wired
@@ -290,13 +291,23 @@ def _read_in(source: ModelSource | Model, asked: Asked) -> tuple[_Read, Asked]:
     notes = shared(whole, asked.split_shared)
     shapes = forms(whole, asked.mode)
     asked = with_first_names(asked, shapes.training)
-    named = [*asked.named, *map(glob.escape, [*shapes.statistics, *shapes.fixed])]
-    trained, verdicts = weighed(file._replace(model=shapes.training), {}, named, asked.straight, asked.most)
+    named = [
+        *asked.named(_floats_in(shapes.training)),
+        *map(glob.escape, [*shapes.statistics, *shapes.fixed]),
+    ]
+    how = named, asked.straight, asked.most, asked.lora is not None
+    trained, verdicts = weighed(file._replace(model=shapes.training), {}, *how)
     notes += _rounded(shapes.training, trained, asked.straight)
     used = trained
     if shapes.differ:
-        used, _ = weighed(file._replace(model=shapes.inference), {}, named, asked.straight, asked.most)
+        used, _ = weighed(file._replace(model=shapes.inference), {}, *how)
     return _Read(trained, used, shapes, verdicts, notes), asked
+
+
+def _floats_in(model: onnx.ModelProto) -> list[str]:
+    """The names of the stored floating-point tensors."""
+    dtypes = {text(tensor.name): dtype_of_code(tensor.data_type) for tensor in model.graph.initializer}
+    return [name for name, dtype in dtypes.items() if dtype is not None and dtype.is_floating]
 
 
 def _step(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -> Step:

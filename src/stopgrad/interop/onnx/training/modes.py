@@ -11,7 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from stopgrad.base.errors import ArgumentError
-from stopgrad.interop.onnx.nodes import domain_of, text
+from stopgrad.interop.onnx.nodes import all_nodes, domain_of, text
 from stopgrad.interop.onnx.reading import Source, array_from, opsets
 
 MODES = ("model", "train", "eval")
@@ -215,6 +215,24 @@ def opened(model: onnx.ModelProto, weights: list[str]) -> Any:
     del copy.graph.initializer[:]
     copy.graph.initializer.extend(others)
     return copy
+
+
+def opens(model: onnx.ModelProto, weights: Iterable[str]) -> bool:
+    """Whether floats can take the place of all quantised ones of these weights in the file itself.
+
+    Operators that compute with whole numbers inside, such as ``QGemm``, have no form for floats.
+    """
+    kinds = {t.name: t.data_type for t in model.graph.initializer}
+    quantised = {name for name in weights if kinds.get(name, onnx.TensorProto.FLOAT) not in _FLOATS}
+    return all(
+        x not in quantised or _OPENED.get(text(node.op_type)) == i
+        for node in all_nodes(model)
+        for i, x in enumerate(node.input)
+    )
+
+
+_OPENED = {"DequantizeLinear": 0, "MatMulNBits": 1}
+"""The operators that floats are put in place of, and the position of their whole numbers."""
 
 
 def _without_quantisation(model: onnx.ModelProto, names: set[str]) -> None:

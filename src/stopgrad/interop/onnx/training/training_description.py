@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -114,14 +115,17 @@ class Asked:
             arguments["loss_scale"] = self.loss_scale
         return arguments
 
-    @property
-    def named(self) -> list[str]:
+    def named(self, stored: Iterable[str]) -> list[str]:
         """The patterns of all tensors that are spoken of, which thus are parameters.
 
-        Adapters stand beside what is a weight by all evidence, and beside what is named alone.
+        Adapters stand beside what is a weight by all evidence, and beside what is named alone: a scope does
+        not make parameters of the scales of quantised weights in it.
+
+        Args:
+            stored: the names of the floating-point tensors of the file.
         """
-        adapted = self.lora.weights if self.lora else ()
-        alone = [pattern for pattern in adapted if not set(pattern) & set("*?[")]
+        adapted = set(self.lora.weights) if self.lora else set()
+        alone = [glob.escape(name) for name in stored if name in adapted]
         return [*self.freeze, *self.only, *self.train, *alone]
 
     def rate(self) -> float | None:

@@ -39,7 +39,7 @@ _OWN_NAME = re.compile(
     r"|(clone|_to_copy|lift_fresh_copy|detach|full|full_like|ones|ones_like|zeros|zeros_like|scalar_tensor)(_\d+)?"
 )
 """Names that PyTorch's exporters make up for tensors that they compute."""
-_TORCHS = re.compile(r"onnx::[A-Z]\w*_\d+")
+_TORCHS = re.compile(r"onnx::[A-Z]\w*_\d+(_quantized)?|/\S+_output_\d+")
 """Those that nobody else makes up."""
 
 

@@ -29,6 +29,7 @@ _PLACES: dict[str, dict[int, str]] = {
     "RMSNormalization": {1: "scale"},
     "PRelu": {1: "slope"},
     "Gather": {0: "table"},
+    "RotaryEmbedding": {1: "rotation", 2: "rotation"},
     "SimplifiedLayerNormalization": {1: "scale"},  # ONNX Runtime has it in this domain, too.
 }
 """The place of an operand, by operator and position."""
@@ -40,6 +41,8 @@ _FUSED: dict[str, dict[int, str]] = {
     "TransposeMatMul": _PLACES["MatMul"],
     "Attention": {1: "matrix", 2: "bias"},
     "MultiHeadAttention": {3: "bias"},
+    "RotaryEmbedding": {2: "rotation", 3: "rotation"},
+    "GroupQueryAttention": {7: "rotation", 8: "rotation"},
     "BiasGelu": {1: "bias"},
     "FastGelu": {1: "bias"},
     "BiasSplitGelu": {1: "bias"},
@@ -118,6 +121,7 @@ _COMPARES = {
 _LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "FusedMatMul", "FusedConv", "FusedGemm"}
 _LINEAR |= {"NhwcConv", "GemmFastGelu", "FusedMatMulActivation"}
 NORMS = {"InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization"}
+_WHOLE = {"ConvInteger", "MatMulInteger"}
 _CHOOSES = {"Add", "Sub", "Where", "Max", "Min"}
 _SOFTMAX = {"Softmax", "LogSoftmax"}
 
@@ -188,23 +192,24 @@ class Uses:
         if use.operator not in ("Add", "Mul") or len(use.node.input) != 2:
             return ""
         maker = self._maker(text(use.node.input[1 - use.position]))
-        operator = "" if maker is None else text(maker.op_type)
+        if maker is None:
+            return ""
+        operator = text(maker.op_type)
         if use.operator == "Mul" and operator == "DynamicQuantizeLinear":
             return "quantisation"  # The product of two scales, by which a product of integers is multiplied.
         if use.operator == "Mul":
             return "scale" if operator in NORMS else ""
-        scaled = operator == "Mul" and maker is not None and any(self._is_norm(text(x)) for x in maker.input)
-        return (
-            "bias"
-            if scaled
-            or operator in NORMS
-            or (operator in _LINEAR and maker is not None and self._is_linear(maker))
-            else ""
-        )
+        scaled = operator == "Mul" and any(self._is_scaled(text(x)) for x in maker.input)
+        linear = operator in _LINEAR and self._is_linear(maker)
+        return "bias" if scaled or linear or operator in NORMS else ""
 
-    def _is_norm(self, name: str) -> bool:
+    def _is_scaled(self, name: str) -> bool:
+        """Whether a norm makes a tensor, or a product of whole numbers, which a layer then scales."""
         maker = self._maker(name)
-        return maker is not None and text(maker.op_type) in NORMS
+        if maker is None:
+            return False
+        operator = text(maker.op_type)
+        return operator in NORMS or (operator in _WHOLE and self._is_linear(maker))
 
     def _maker(self, name: str) -> onnx.NodeProto | None:
         """The node that makes a tensor's numbers, before those that only move them."""

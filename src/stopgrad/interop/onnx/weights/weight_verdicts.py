@@ -157,6 +157,8 @@ class Weighing:
             return Verdict(False, "a running statistic of batch normalisation")
         if places == {"first state"}:
             return Verdict(False, "the state in which a recurrence begins")
+        if places == {"rotation"}:
+            return Verdict(False, "the cosines and sines of rotary embeddings")
         if self.uses.is_compared(name):
             return Verdict(False, "it is only compared")
         why_constant = recognised(array)
