@@ -65,7 +65,7 @@ def with_torch(case: str, here: Path, quick: bool, threads: int, compiled: bool)
     torch.set_num_threads(threads)
     start = time.perf_counter()
     with torch.device("meta"):
-        model = MODULES[case](quick)[0]
+        model = MODULES[case](quick, 1, length)[0]
     model.load_state_dict(torch.load(here / "module.pt"), assign=True)
     if case == "gpt2":
         model.head.weight = model.words.weight
