@@ -11,7 +11,7 @@ from typing import Any
 from stopgrad.base.coercion import is_whole
 from stopgrad.base.errors import ArgumentError
 from stopgrad.interop.onnx.nodes import text
-from stopgrad.interop.onnx.training.budget.choosing import chosen
+from stopgrad.interop.onnx.training.budget.choosing import choices
 from stopgrad.interop.onnx.training.budget.running import peak_of
 from stopgrad.interop.onnx.training.budget.schedules import Schedule
 from stopgrad.interop.onnx.training.budget.tape import Tape, check_sizes, tape_of
@@ -146,13 +146,18 @@ def _fitting(model: Any, whole: Schedule, budget: Budget, held: Held) -> tuple[S
     """A schedule that fits, as a runtime orders its nodes, and the bytes of a step."""
     tape: Tape = whole.tape
     room = budget.bytes - held.bytes
-    least = math.inf
-    for aim in (room, *(room * part // 8 for part in _EIGHTHS)):  # Its order may take more than ours.
-        schedule = chosen(tape, aim)
-        peak = peak_of(model, tape, written(model, schedule))
-        least = min(least, peak)
-        if peak <= room:
-            return schedule, held.bytes + peak
+    aim, least = room, math.inf
+    while aim > 0:
+        tried = choices(tape, aim)
+        smallest = tried[0].peak > aim
+        for schedule in tried if smallest else tried[:1]:
+            peak = peak_of(model, tape, written(model, schedule))
+            if peak <= room:
+                return schedule, held.bytes + peak
+            least = min(least, peak)
+        if smallest:
+            break
+        aim -= max(int(least) - room, room // _LOWER)  # A runtime's order of the nodes takes more than ours.
     raise ArgumentError(
         f"memory: a step does not fit into {_in_units(budget.bytes)}; the smallest that was found takes "
         f"{_in_units(held.bytes + least)}: {_in_units(held.state)} of weights and optimizer state, "
@@ -161,8 +166,8 @@ def _fitting(model: Any, whole: Schedule, budget: Budget, held: Held) -> tuple[S
     )
 
 
-_EIGHTHS = (7, 6, 5, 4, 2, 0)
-"""At what part of the room is aimed, where a runtime's order of the nodes takes more than was reckoned."""
+_LOWER = 32
+"""By what part of the room is aimed lower at least, where a runtime's order takes more."""
 
 
 def _in_units(count: float) -> str:

@@ -74,6 +74,40 @@ class Tensor(NamedTuple):
             return 0
 
 
+class Stored(NamedTuple):
+    """A tensor of the forward pass, as a step reads it.
+
+    Attributes:
+        maker: the number of the step that makes it.
+        root: the tensor in whose memory it is.
+        own: the number of this memory; -1 if that is a result, whose memory is the caller's.
+        copy: the number of the memory of what is computed again.
+    """
+
+    maker: int
+    root: str
+    own: int
+    copy: int
+
+
+class Memory(NamedTuple):
+    """The memory that a step reads and takes, by numbers.
+
+    Attributes:
+        reads: where nothing that it reads is computed again.
+        others: what it reads besides tensors of the forward pass.
+        stored: the tensors of the forward pass that it reads, as they were made.
+        writes: what it takes, with the bytes.
+        writes_again: what it takes where it is computed again.
+    """
+
+    reads: tuple[int, ...]
+    others: tuple[int, ...]
+    stored: tuple[Stored, ...]
+    writes: dict[int, int]
+    writes_again: dict[int, int]
+
+
 @dataclass
 class Tape:
     """The nodes of a graph that has the gradients of a loss.
@@ -118,6 +152,40 @@ class Tape:
             if step.inputs:
                 owners |= {y: owners[step.inputs[0]] if step.view else y for y in step.outputs}
         return owners
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of memory by the tensors that it is taken for; that of a copy is the number after it."""
+        names = dict.fromkeys(y for step in self.steps for y in step.outputs)
+        return {y: 2 * i for i, y in enumerate(names)}
+
+    @cached_property
+    def memory(self) -> list[Memory]:
+        """The memory that each step reads and takes."""
+        owned: dict[str, int] = {}
+        memory = []
+        for step in self.steps:
+            inputs, takes = dict.fromkeys(step.inputs), bool(step.inputs) and not step.view
+            stored = [
+                Stored(self.makers[x], root, owned.get(x, -1), self.numbers[root] + 1)
+                for x in inputs
+                for root in [self.stored.get(x)]
+                if root is not None
+            ]
+            others = dict.fromkeys(owned[x] for x in inputs if x in owned and x not in self.stored)
+            reads = dict.fromkeys(owned[x] for x in inputs if x in owned)
+            sizes = {self.numbers[y]: self._bytes(y) for y in step.outputs} if takes else {}
+            if step.view:
+                owned |= {y: owned[step.inputs[0]] for y in step.outputs if step.inputs[0] in owned}
+            elif takes:
+                owned |= {y: self.numbers[y] for y in step.outputs if y not in self.results}
+            writes = {owned[y]: sizes[owned[y]] for y in step.outputs if y in owned} if takes else {}
+            again = {number + 1: size for number, size in sizes.items()}
+            memory.append(Memory(tuple(reads), tuple(others), tuple(sorted(stored)), writes, again))
+        return memory
+
+    def _bytes(self, name: str) -> int:
+        return self.tensors[name].bytes if name in self.tensors else 0
 
     @cached_property
     def fixed(self) -> frozenset[str]:
