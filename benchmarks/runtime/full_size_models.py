@@ -213,9 +213,7 @@ def llama(quick: bool, batch: int, length: int) -> tuple[nn.Module, tuple[Any, .
 CASES = {"gpt2": gpt2, "vit": vit, "whisper": whisper, "llama": llama}
 
 
-def made(
-    case: str, quick: bool, batch: int = 1, length: int = 64
-) -> tuple[nn.Module, tuple[Any, ...], Any]:
+def made(case: str, quick: bool, batch: int = 1, length: int = 64) -> tuple[nn.Module, tuple[Any, ...], Any]:
     """A module that trains, its arguments and labels.
 
     Args:

@@ -63,11 +63,13 @@ CASES: dict[str, tuple[str, Any, str, bool, str]] = {
     ),
     "only compared": ("u = Less(x, t) y = Where(u, x, w0)", drawn(4), "", False, "only compared"),
     "a triangle that is compared": (
-        "u = Trilu(t) v = Equal(u, one) y = Where(v, s, s)", np.ones((6, 6), np.float32), "", False, "compared",
+        "u = Trilu(t) v = Equal(u, one) y = Where(v, s, s)", drawn(6, 6), "", False, "compared",
     ),
     "an index": ("i = Cast<to=7>(t) y = Gather(x, i)", drawn(3), "", False, "an index or a shape"),
     "a shape": ("i = Shape(t) y = Reshape(x, i)", drawn(3, 5), "", False, "an index or a shape"),
-    "compared and multiplied": ("v = Less(x, t) u = Mul(x, t) y = Where(v, u, x)", drawn(4), "", True, "nothing"),
+    "compared and multiplied": (
+        "v = Less(x, t) u = Mul(x, t) y = Where(v, u, x)", drawn(4), "", True, "nothing",
+    ),
     "sines": ("y = Add(x, t)", sines(), "", False, "sines and cosines"),
     "frequencies": ("y = Mul(s2, t)", 0.5 ** np.arange(12, dtype=np.float32), "", False, "equal ratios"),
     "positions": ("y = Mul(s2, t)", np.arange(12, dtype=np.float32), "", False, "equal steps"),
@@ -81,7 +83,8 @@ CASES: dict[str, tuple[str, Any, str, bool, str]] = {
     "equal rows": ("y = Add(x, t)", np.tile(drawn(1, 4) * 0.1, (16, 1)), "", True, "nothing says"),
 }  # fmt: skip
 
-MORE = {"one": np.float32(1), "w": drawn(4, 3), "w0": drawn(4), "wi": drawn(1, 2, 4), "wh": drawn(1, 2, 2), "b": drawn(1, 4)}
+MORE = {"w": drawn(4, 3), "w0": drawn(4), "wi": drawn(1, 2, 4), "wh": drawn(1, 2, 2), "b": drawn(1, 4)}
+MORE |= {"one": np.float32(1)}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -188,8 +191,10 @@ def test_a_parameter_that_is_only_compared_is_named(tmp_path: Any) -> None:
         model = model_of(nodes, {"w": drawn(4, 3), "t": drawn(3)}, "pytorch")
         signature = model.graph.metadata_props.add()
         signature.key = "pkg.torch.export.ExportedProgram.graph_signature"
-        target = " persistent=True" if kind == "BUFFER" else ""
-        signature.value = f"# inputs\np_w: PARAMETER target='w'\np_t: {kind} target='t'{target}\nx: USER_INPUT\n"
+        more = " persistent=True" if kind == "BUFFER" else ""
+        signature.value = (
+            f"# inputs\np_w: PARAMETER target='w'\np_t: {kind} target='t'{more}\nx: USER_INPUT\n"
+        )
         del model.graph.input[1:]
         output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 3])
         model.graph.output[0].CopyFrom(output)

@@ -4,8 +4,8 @@ There are exponentially many choices, and no quick way to the best. Two ways are
 tensors are given up, those first whose bytes cost the least time; and the forward pass is divided into parts
 of which only the ends are kept. Then as much is kept again as fits, and the quickest result is taken.
 
-What a choice holds at its peak is reckoned over the whole step, which takes milliseconds. So tensors are given
-up, and kept again, many at a time, and singly only where many do not help.
+What a choice holds at its peak is reckoned over the whole step, which takes milliseconds. So tensors are
+given up, and kept again, many at a time, and singly only where many do not help.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def choices(tape: Tape, most: int) -> list[Schedule]:
 
 
 def _given_up(now: Schedule, most: int) -> Schedule:
-    """Give up what costs the least time for its bytes, of what is held at the peak, until that is low enough."""
+    """Give up what costs the least time for its bytes, of what is held at the peak, until that fits."""
     refused: set[str] = set()
     excess = now.peak - most
     while now.peak > most:

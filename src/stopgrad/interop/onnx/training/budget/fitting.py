@@ -14,7 +14,8 @@ from stopgrad.interop.onnx.nodes import text
 from stopgrad.interop.onnx.training.budget.choosing import choices
 from stopgrad.interop.onnx.training.budget.running import peak_of
 from stopgrad.interop.onnx.training.budget.schedules import Schedule
-from stopgrad.interop.onnx.training.budget.tape import Tape, check_sizes, tape_of
+from stopgrad.interop.onnx.training.budget.sizes import check_sizes
+from stopgrad.interop.onnx.training.budget.tape import Tape, tape_of
 from stopgrad.interop.onnx.training.budget.writing import written
 
 _UNITS = {"": 1, "b": 1} | {
@@ -137,6 +138,7 @@ def fit(models: Mapping[str, Any], main: str, loss: str, budget: Budget, held: H
         "without": without,
         "state": held.state,
         "gradients": held.gradients,
+        "unsized": list(tape.unsized),
         "again": len(again),
         "share": round(schedule.seconds / sum(step.seconds for step in tape.steps), 3),
     }
@@ -176,15 +178,28 @@ def _in_units(count: float) -> str:
     return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
-def note_of(entry: Mapping[str, Any]) -> str:
-    """A note about what was chosen."""
-    if not entry["again"]:
-        return f"memory: a step is estimated at {_in_units(entry['estimate'])}; nothing is computed again"
-    return (
-        f"memory: a step is estimated at {_in_units(entry['estimate'])}, without the budget at "
-        f"{_in_units(entry['without'])}; {entry['again']} nodes are computed again, about "
-        f"{entry['share']:.0%} more time"
-    )
+def notes_of(entry: Mapping[str, Any]) -> list[str]:
+    """Notes about what was chosen, and about what is not known."""
+    estimated = f"memory: a step is estimated at {_in_units(entry['estimate'])}"
+    chosen = f"{estimated}; nothing is computed again"
+    if entry["again"]:
+        chosen = (
+            f"{estimated}, without the budget at {_in_units(entry['without'])}; {entry['again']} nodes are "
+            f"computed again, about {entry['share']:.0%} more time"
+        )
+    unsized = entry["unsized"]
+    if not unsized:
+        return [chosen]
+    more = f" and {len(unsized) - _SHOWN} more" if len(unsized) > _SHOWN else ""
+    are = "the size of 1 tensor is" if len(unsized) == 1 else f"the sizes of {len(unsized)} tensors are"
+    return [
+        chosen,
+        f"memory: {are} not known, and not in the estimate: {', '.join(unsized[:_SHOWN])}{more}; say how "
+        f"many elements there are with sizes={{{unsized[0]!r}: 4096}} (--sizes {unsized[0]}=4096)",
+    ]
+
+
+_SHOWN = 3
 
 
 def loss_in(outputs: Iterable[Any]) -> str:
