@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stopgrad.interop.onnx.training.budget.tape import Tape
 
-Use = tuple[Collection[Hashable], Mapping[Hashable, int], bool]
+Use = tuple[Collection[Any], Mapping[Any, int], bool]
 """The memory that a node reads, what it takes with the bytes, and whether this may be some that it reads."""
 
 
@@ -88,7 +88,8 @@ class Schedule:
     @cached_property
     def _memory(self) -> list[Use]:
         """Of each place: what memory it reads, what it takes with the bytes, and whether this may be that."""
-        tape, kept, memory = self.tape, self.kept, []
+        tape, kept = self.tape, self.kept
+        memory: list[Use] = []
         for i, again in self.places:
             step = tape.memory[i]
             read: Collection[int] = step.reads

@@ -115,7 +115,7 @@ def _value(
         return None
     if kind == "Shape":
         shape = tensors[names[0]].shape if names[0] in tensors else None
-        ends = {text(a.name): a.i for a in node.attribute}
+        ends = {str(text(a.name)): int(a.i) for a in node.attribute}
         return None if shape is None else np.array(shape[ends.get("start") : ends.get("end")], np.int64)
     if kind == "Size":
         shape = tensors[names[0]].shape if names[0] in tensors else None
