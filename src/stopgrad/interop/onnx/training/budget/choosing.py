@@ -19,8 +19,9 @@ from stopgrad.interop.onnx.training.budget.tape import Tape
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Into how many parts the forward pass is divided.
 
-With all numbers from 2 to 64, GPT-2, ViT and a Llama of four layers get no less recomputation, in six times
-the time. Only the quickest choice is filled up afterwards: filling up three, or all, gave the same shares.
+With all numbers from 2 to 64, ViT and GPT-2 of four layers have the same shares of recomputation, in four to
+six times the time. Only the quickest choice is filled up afterwards: filling up the three quickest, or all,
+led to the same shares with these two and a Llama.
 """
 
 

@@ -55,12 +55,12 @@ def tensors_of(model: Any, sizes: Mapping[str, int]) -> dict[str, Tensor]:
             if text(side.dim_param) in sizes:
                 side.dim_value = sizes[text(side.dim_param)]
     tensors = _inferred(copy)
-    made = [text(y) for node in copy.graph.node for y in node.output if y]
-    while any(name not in tensors or tensors[name].shape is None for name in made):
+    outputs = [text(y) for node in copy.graph.node for y in node.output if y]
+    while any(name not in tensors or tensors[name].shape is None for name in outputs):
         if not _computed(copy, tensors):
             break
         tensors |= _inferred(copy)
-    for name in made:
+    for name in outputs:
         one = tensors.get(name, Tensor(None, TensorProto.FLOAT))
         if one.shape is None and name in sizes:
             tensors[name] = Tensor((sizes[name],), one.dtype)
@@ -128,7 +128,8 @@ def _value(
     ports = [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names)]
     graph = helper.make_graph([node], "one", ports, [onnx.ValueInfoProto(name=text(node.output[0]))])
     one = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
-    value = np.asarray(one.run(None, {name: values[name] for name in names})[0])
+    results: Any = one.run(None, {name: values[name] for name in names})
+    value = np.asarray(results[0])
     return value if value.size <= _SHORT else None
 
 
@@ -153,8 +154,8 @@ def check_sizes(model: Any, sizes: Mapping[str, int]) -> None:
             f"with sizes={{{python}}} (--sizes {','.join(f'{name}=8' for name in unsaid)}); what is written "
             "takes other sizes, too"
         )
-    made = {text(y) for node in model.graph.node for y in node.output}
-    unknown = [name for name in sizes if name not in {*open_sizes(model, ()), *made}]
+    results = {text(y) for node in model.graph.node for y in node.output}
+    unknown = [name for name in sizes if name not in {*open_sizes(model, ()), *results}]
     if unknown:
         named = ", ".join(open_sizes(model, ())) or "none"
         raise ArgumentError(f"sizes: the model leaves no size {unknown[0]!r} open; it has {named}")

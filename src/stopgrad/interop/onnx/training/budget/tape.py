@@ -191,8 +191,8 @@ def tape_of(model: Any, sizes: Mapping[str, int], loss: str) -> Tape:
     tensors = tensors_of(model, sizes)
     steps = [step_of(node, tensors) for node in model.graph.node]
     results = frozenset(text(y.name) for y in model.graph.output)
-    made = [y for step in steps if step.inputs and not step.view for y in step.outputs if y not in results]
-    unsized = [y for y in made if y not in tensors or tensors[y].shape is None]
+    named = [y for step in steps if step.inputs and not step.view for y in step.outputs if y not in results]
+    unsized = [y for y in named if y not in tensors or tensors[y].shape is None]
     return Tape(steps, tensors, loss, results, tuple(unsized))
 
 
