@@ -178,37 +178,50 @@ class Gated(nn.Module):
         return x + self.down(functional.silu(self.gate(y)) * self.up(y))
 
 
-def gpt2(quick: bool) -> tuple[nn.Module, tuple[Any, ...], Any]:
-    sizes = Sizes(60, 8, 16, 2, 1, 64) if quick else Sizes(50257, 64, 768, 12, 12, 3072)
-    words = torch.randint(sizes.words, (1, sizes.length + 1))
-    return GPT2(sizes), (words[:, :-1],), words[:, 1:]
+def text_of(count: int, sizes: Sizes) -> tuple[Any, Any]:
+    """So many texts, and the next word of each of their words."""
+    words = torch.randint(sizes.words, (count, sizes.length + 1))
+    return words[:, :-1], words[:, 1:]
 
 
-def vit(quick: bool) -> tuple[nn.Module, tuple[Any, ...], Any]:
+def gpt2(quick: bool, batch: int, length: int) -> tuple[nn.Module, tuple[Any, ...], Any]:
+    sizes = Sizes(60, 8, 16, 2, 1, 64) if quick else Sizes(50257, length, 768, 12, 12, 3072)
+    words, labels = text_of(batch, sizes)
+    return GPT2(sizes), (words,), labels
+
+
+def vit(quick: bool, batch: int, length: int) -> tuple[nn.Module, tuple[Any, ...], Any]:
     side, patch = (8, 4) if quick else (224, 16)
     places = (side // patch) ** 2 + 1
     sizes = Sizes(10, places, 16, 2, 1, 64) if quick else Sizes(1000, places, 768, 12, 12, 3072)
-    return ViT(sizes, patch), (torch.randn(1, 3, side, side),), torch.randint(sizes.words, (1,))
+    return ViT(sizes, patch), (torch.randn(batch, 3, side, side),), torch.randint(sizes.words, (batch,))
 
 
-def whisper(quick: bool) -> tuple[nn.Module, tuple[Any, ...], Any]:
-    sizes = Sizes(60, 8, 16, 2, 1, 64) if quick else Sizes(51865, 64, 512, 8, 6, 2048)
+def whisper(quick: bool, batch: int, length: int) -> tuple[nn.Module, tuple[Any, ...], Any]:
+    sizes = Sizes(60, 8, 16, 2, 1, 64) if quick else Sizes(51865, length, 512, 8, 6, 2048)
     frames = 16 if quick else 600  # Six seconds; its own window has thirty.
-    words = torch.randint(sizes.words, (1, sizes.length + 1))
-    return Whisper(sizes, frames), (torch.randn(1, 80, frames), words[:, :-1]), words[:, 1:]
+    words, labels = text_of(batch, sizes)
+    return Whisper(sizes, frames), (torch.randn(batch, 80, frames), words), labels
 
 
-def llama(quick: bool) -> tuple[nn.Module, tuple[Any, ...], Any]:
-    sizes = Sizes(60, 8, 16, 2, 1, 64) if quick else Sizes(32000, 64, 768, 12, 12, 3072)
-    words = torch.randint(sizes.words, (1, sizes.length + 1))
-    return Llama(sizes), (words[:, :-1],), words[:, 1:]
+def llama(quick: bool, batch: int, length: int) -> tuple[nn.Module, tuple[Any, ...], Any]:
+    sizes = Sizes(60, 8, 16, 2, 1, 64) if quick else Sizes(32000, length, 768, 12, 12, 3072)
+    words, labels = text_of(batch, sizes)
+    return Llama(sizes), (words,), labels
 
 
 CASES = {"gpt2": gpt2, "vit": vit, "whisper": whisper, "llama": llama}
 
 
-def made(case: str, quick: bool) -> tuple[nn.Module, tuple[Any, ...], Any]:
-    """A module that trains, its arguments and labels."""
+def made(case: str, quick: bool, batch: int = 1, length: int = 64) -> tuple[nn.Module, tuple[Any, ...], Any]:
+    """A module that trains, its arguments and labels.
+
+    Args:
+        case: its name.
+        quick: whether it is tiny.
+        batch: how many examples there are.
+        length: how many words there are in each, where there are words.
+    """
     torch.manual_seed(0)
-    model, inputs, labels = CASES[case](quick)
+    model, inputs, labels = CASES[case](quick, batch, length)
     return model.train(), inputs, labels

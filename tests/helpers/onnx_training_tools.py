@@ -79,11 +79,12 @@ def write(
     outputs: Mapping[str, Any],
     weights: Mapping[str, Any],
     opset: int = 18,
+    dtype: int = FLOAT,
 ) -> Any:
-    """Write a model of floats."""
+    """Write a model whose inputs and outputs are floats, or of another dtype."""
 
     def infos(named: Mapping[str, Any]) -> list[Any]:
-        return [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in named.items()]
+        return [helper.make_tensor_value_info(name, dtype, shape) for name, shape in named.items()]
 
     stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "model", infos(inputs), infos(outputs), stored)

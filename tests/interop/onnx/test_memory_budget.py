@@ -16,6 +16,7 @@ from onnx_training_tools import node, normal, write
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
+from stopgrad.interop.onnx.training.budget.fitting import Budget, Held, fit, notes_of
 from stopgrad.interop.onnx.training.budget.schedules import Schedule, held_in
 from stopgrad.interop.onnx.training.budget.tape import tape_of
 from stopgrad.trainer import Trainer
@@ -23,7 +24,9 @@ from stopgrad.trainer import Trainer
 BLOCKS, WIDTH, WIDE, BATCH = 4, 16, 64, 256
 
 
-def residual(path: Path, batch: int | str = "batch", dropout: bool = False, width: int = WIDTH) -> Path:
+def residual(
+    path: Path, batch: int | str = "batch", dropout: bool = False, width: int = WIDTH, half: bool = False
+) -> Path:
     """Write blocks of a residual network: two products, with a tanh between, beside what comes in."""
     weights: dict[str, Any] = {"ratio": np.float32(0.3), "off": np.array(False)}
     nodes, x = [], "x"
@@ -35,7 +38,11 @@ def residual(path: Path, batch: int | str = "batch", dropout: bool = False, widt
         nodes += [node("MatMul", [f"{'d' if dropout else 't'}{i}", f"b{i}.weight"], f"n{i}")]
         nodes += [node("Add", [x, f"n{i}"], "y" if i == BLOCKS - 1 else f"x{i}")]
         x = f"x{i}"
-    write(path, nodes, {"x": [batch, width]}, {"y": [batch, width]}, weights)
+    dtype = onnx.TensorProto.FLOAT
+    if half:
+        dtype = onnx.TensorProto.FLOAT16
+        weights = {name: x.astype(np.float16) if x.ndim else x for name, x in weights.items()}
+    write(path, nodes, {"x": [batch, width]}, {"y": [batch, width]}, weights, dtype=dtype)
     return path
 
 
@@ -76,6 +83,77 @@ def test_steps_are_those_without_a_budget(how: str, tmp_path: Path) -> None:
     for name, value in one.gradients(**batch(7, count=3)).items():  # Other sizes than those of the budget.
         top = np.abs(value).max()
         np.testing.assert_allclose(other.gradients(**batch(7, count=3))[name], value, 1e-5, 1e-6 * top)
+
+
+def test_a_model_of_float16_is_trained_within_a_budget(tmp_path: Path) -> None:
+    """Its steps are those without a budget, to float16's rounding."""
+    path = residual(tmp_path / "m.onnx", batch=BATCH, half=True)
+    first, whole = figures("1GiB", path)
+    second, less = figures(int(0.8 * whole["without"]), path)
+    assert less["again"] > 0
+    assert less["estimate"] <= less["budget"] < less["without"] == whole["without"]
+    one, other = Trainer(first, threads=1), Trainer(second, threads=1)
+    half = batch(0)
+    half["x"] = half["x"].astype(np.float16)
+    for name, value in one.gradients(**half).items():
+        top = np.abs(value).max()
+        np.testing.assert_allclose(other.gradients(**half)[name], value, 2e-3, 2e-3 * top, err_msg=name)
+    losses = [[trainer.step(**half) for _ in range(3)] for trainer in (one, other)]
+    assert losses[0] == pytest.approx(losses[1], rel=2e-3)
+    assert losses[0][-1] < losses[0][0]
+
+
+def strided(path: Path, batch: int | str, time: int | str) -> Path:
+    """Write a model that reads each second of its inputs, up to where their number, computed, says."""
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [batch, time, 4], name="x")
+        w = sg.parameter(normal(4, 4), name="w")
+        y = sg.reduce_mean(sg.tanh((x @ w)[:, ::2]), axis=1)
+        sgo.save(path, {"y": y}, {"x": x})
+    return path
+
+
+def test_sizes_that_are_computed_are_known(tmp_path: Path) -> None:
+    """A model of open sizes is reckoned as the same model with these sizes in it."""
+    (tmp_path / "fixed").mkdir()
+    sizes = {"batch": 8, "time": 16}
+    open_ = figures("1GiB", strided(tmp_path / "m.onnx", "batch", "time"), sizes=sizes)[1]
+    fixed = figures("1GiB", strided(tmp_path / "fixed" / "m.onnx", 8, 16))[1]
+    assert open_["unsized"] == fixed["unsized"] == []
+    assert fixed["without"] <= open_["without"]  # What a fixed model need not be told is computed besides.
+    assert fixed["without"] / open_["without"] > 0.7
+
+
+def counted(sizes: dict[str, int]) -> tuple[dict[str, Any], list[str]]:
+    """What is said of a graph in which the numbers decide how many there are of something."""
+    nodes = [
+        node("MatMul", ["x", "w"], "m"),
+        node("NonZero", ["m"], "places"),
+        node("Transpose", ["places"], "turned"),
+        node("GatherND", ["m", "turned"], "picked"),
+        node("Exp", ["picked"], "e"),
+        node("ReduceMean", ["e"], "loss", keepdims=0),
+    ]
+    ports = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 4])]
+    result = [onnx.helper.make_tensor_value_info("loss", onnx.TensorProto.FLOAT, [])]
+    weight = onnx.numpy_helper.from_array(normal(4, 4), "w")
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", ports, result, [weight]))
+    entry = fit({"gradients": model}, "gradients", "loss", Budget(2**20, sizes), Held(0, 0, 0))
+    return entry, notes_of(entry)
+
+
+def test_sizes_that_nobody_knows_are_named() -> None:
+    entry, notes = counted({"batch": 8})
+    assert entry["unsized"] == ["places", "turned", "picked", "e"]
+    assert len(notes) == 2
+    assert "the sizes of 4 tensors are not known, and not in the estimate: places, turned, picked" in notes[1]
+    assert "and 1 more" in notes[1]
+    assert "sizes={'places': 4096} (--sizes places=4096)" in notes[1]
+    more, notes = counted({"batch": 8, "places": 64, "turned": 64, "picked": 32, "e": 32})
+    assert (more["unsized"], len(notes)) == ([], 1)
+    assert more["estimate"] >= entry["estimate"] + 64 * 8
+    with pytest.raises(sg.ArgumentError, match="the model leaves no size 'place' open"):
+        counted({"batch": 8, "place": 64})
 
 
 def test_the_runtime_does_not_merge_what_is_computed_again(tmp_path: Path) -> None:

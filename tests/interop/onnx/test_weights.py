@@ -62,6 +62,14 @@ CASES: dict[str, tuple[str, Any, str, bool, str]] = {
         "u = Add(s, t) y = Softmax(u)", drawn(6, 6), "pytorch", True, "nothing says",
     ),
     "only compared": ("u = Less(x, t) y = Where(u, x, w0)", drawn(4), "", False, "only compared"),
+    "a triangle that is compared": (
+        "u = Trilu(t) v = Equal(u, one) y = Where(v, s, s)", drawn(6, 6), "", False, "compared",
+    ),
+    "an index": ("i = Cast<to=7>(t) y = Gather(x, i)", drawn(3), "", False, "an index or a shape"),
+    "a shape": ("i = Shape(t) y = Reshape(x, i)", drawn(3, 5), "", False, "an index or a shape"),
+    "compared and multiplied": (
+        "v = Less(x, t) u = Mul(x, t) y = Where(v, u, x)", drawn(4), "", True, "nothing",
+    ),
     "sines": ("y = Add(x, t)", sines(), "", False, "sines and cosines"),
     "frequencies": ("y = Mul(s2, t)", 0.5 ** np.arange(12, dtype=np.float32), "", False, "equal ratios"),
     "positions": ("y = Mul(s2, t)", np.arange(12, dtype=np.float32), "", False, "equal steps"),
@@ -76,6 +84,7 @@ CASES: dict[str, tuple[str, Any, str, bool, str]] = {
 }  # fmt: skip
 
 MORE = {"w": drawn(4, 3), "w0": drawn(4), "wi": drawn(1, 2, 4), "wh": drawn(1, 2, 2), "b": drawn(1, 4)}
+MORE |= {"one": np.float32(1)}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -153,6 +162,45 @@ def test_the_signature_of_an_exported_program_is_believed() -> None:
     assert found["val_3"].of == ("head.weight",)
     assert found["val_9"].of == ("wpe.weight",)
     assert "nowhere else" in found["val_9"].why
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "weight"),
+    [
+        ("val_9", "a = Trilu(val_9) b = Equal(a, scale) y = Where(b, s, s)", False),
+        ("val_9", "y = Mul(s, val_9)", True),
+        ("head.bias", 'b = Equal(s, "head.bias") y = Where(b, s, s)', True),  # As the file says.
+    ],
+)
+def test_what_is_compared_is_no_parameter_that_the_file_does_not_have(
+    name: str, nodes: str, weight: bool
+) -> None:
+    model = model_of(nodes, {name: np.ones((6, 6), np.float32), "scale": np.float32(0)}, "pytorch")
+    signature = model.graph.metadata_props.add()
+    signature.key, signature.value = "pkg.torch.export.ExportedProgram.graph_signature", SIGNATURE
+    weighing = weighing_of(model)
+    assert "wpe.weight" in weighing.unread
+    assert weighing.of(name, np.ones((6, 6), np.float32)).weight == weight
+
+
+def test_a_parameter_that_is_only_compared_is_named(tmp_path: Any) -> None:
+    """Of what the file says is a parameter, a note says why it is not trained; of a mask, none."""
+    said = {}
+    for kind in ("PARAMETER", "BUFFER"):
+        nodes = "h = MatMul(x, w) u = Less(h, t) z = Mul(h, h) y = Where(u, h, z)"
+        model = model_of(nodes, {"w": drawn(4, 3), "t": drawn(3)}, "pytorch")
+        signature = model.graph.metadata_props.add()
+        signature.key = "pkg.torch.export.ExportedProgram.graph_signature"
+        more = " persistent=True" if kind == "BUFFER" else ""
+        signature.value = (
+            f"# inputs\np_w: PARAMETER target='w'\np_t: {kind} target='t'{more}\nx: USER_INPUT\n"
+        )
+        del model.graph.input[1:]
+        output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["n", 3])
+        model.graph.output[0].CopyFrom(output)
+        said[kind] = sgo.training(model, loss="mse", folder=None).notes
+    assert any(note.startswith("'t' is not trained") for note in said["PARAMETER"])
+    assert said["BUFFER"] == ()
 
 
 def test_load_has_the_weights_alone_as_parameters() -> None:

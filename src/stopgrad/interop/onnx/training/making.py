@@ -28,7 +28,7 @@ from stopgrad.interop.onnx.saving import OPSET, to_model
 from stopgrad.interop.onnx.training.adapters import Lora, lora_of
 from stopgrad.interop.onnx.training.aliases import with_first_names
 from stopgrad.interop.onnx.training.beside import compare
-from stopgrad.interop.onnx.training.budget.fitting import budget_of, fit, held_by, loss_in, note_of
+from stopgrad.interop.onnx.training.budget.fitting import budget_of, fit, held_by, loss_in, notes_of
 from stopgrad.interop.onnx.training.graph_building import RANDOM, Judgement, Step, judged, stepped
 from stopgrad.interop.onnx.training.graph_signatures import (
     carried,
@@ -163,7 +163,8 @@ def training(
         memory: how much a step may take: bytes, or a text such as ``"2GiB"``. The backward pass then computes
             again what there is no room for, with the least recomputation that was found. What counts is
             weights, the optimiser's state, gradients, and what the passes make; not the process itself.
-        sizes: of the axes that the model leaves open, by name, for which *memory* is reckoned.
+        sizes: of the axes that the model leaves open, by name, for which *memory* is reckoned; and how many
+            elements tensors have of which a note says that their sizes are not known.
         module: the ``torch.nn.Module`` that the file was exported from. Exporters drop ``detach()``: with the
             module, its gradient is compared with the file's, and what differs is refused by name. Parameters
             that the exporter merged are then held apart.
@@ -405,5 +406,5 @@ _SHOWN = 3
 
 
 def _notes(step: Step, memory: Mapping[str, Any] | None) -> list[str]:
-    notes = [note_of(memory)] if memory else []
+    notes = notes_of(memory) if memory else []
     return notes + [f"{name!r} is not trained: {reason}" for name, reason in step.untouched.items()]

@@ -101,10 +101,11 @@ _MOVES = dict.fromkeys(
         "Slice",
         "Flatten",
         "Tile",
+        "Trilu",
     ),
     0,
 )
-"""Operators that only move the elements of the operand at a position."""
+"""Operators that only move the elements of the operand at a position, or leave some out."""
 
 _COMPARES = {
     "Equal",
@@ -117,7 +118,19 @@ _COMPARES = {
     "Not",
     "Sign",
     "IsNaN",
+    "IsInf",
+    "Shape",
+    "Size",
+    "ConstantOfShape",
 }
+_COUNTS: dict[str, tuple[int, ...]] = {
+    "Where": (0,),
+    **dict.fromkeys(("Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"), (1,)),
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "TopK", "Squeeze", "Unsqueeze", "Split"), (1,)),
+    "Slice": (1, 2, 3, 4),
+    "OneHot": (0, 1),
+}
+"""Conditions, indices and shapes among the operands of operators, by their positions."""
 _LINEAR = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "FusedMatMul", "FusedConv", "FusedGemm"}
 _LINEAR |= {"NhwcConv", "GemmFastGelu", "FusedMatMulActivation"}
 NORMS = {"InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization"}
@@ -241,10 +254,10 @@ class Uses:
         )
 
     def is_compared(self, name: str) -> bool:
-        """Whether a tensor is only compared with others."""
+        """Whether a tensor is only compared with others, or an index, a condition or a shape."""
         uses = self.of(name)
         return bool(uses) and all(
-            use.operator in _COMPARES or (use.operator == "Where" and use.position == 0) for use in uses
+            use.operator in _COMPARES or use.position in _COUNTS.get(use.operator, ()) for use in uses
         )
 
     def is_masking(self, name: str) -> bool:

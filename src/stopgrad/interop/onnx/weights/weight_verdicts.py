@@ -121,7 +121,8 @@ class Weighing:
         if sources:
             return Verdict(True, f"the exporter made it from {_shortened(sources)}", sources)
         weight = not self.uses.places(name).isdisjoint(WEIGHTS)
-        is_constant = recognised(array) is not None or self.uses.is_masking(name)
+        constant_by_use = self.uses.is_masking(name) or self.uses.is_compared(name)
+        is_constant = constant_by_use or recognised(array) is not None
         if self.unread and not is_constant and (weight or array.ndim > 1):
             are = "is" if len(self.unread) == 1 else "are"
             why = f"the exporter computed it, and {_shortened(self.unread)} of the module {are} nowhere else"
@@ -160,7 +161,7 @@ class Weighing:
         if places == {"rotation"}:
             return Verdict(False, "the cosines and sines of rotary embeddings")
         if self.uses.is_compared(name):
-            return Verdict(False, "it is only compared")
+            return Verdict(False, "it is only compared, or an index or a shape")
         why_constant = recognised(array)
         weight = sorted(places & WEIGHTS)
         if weight == ["bias"] and not array.ndim and self.metadata.exporter != "pytorch":

@@ -122,7 +122,7 @@ class Call(calling.Call):
 
     @property
     def library(self) -> Library:
-        """The functions of the graph, a :class:`stopgrad.interop.tensorflow.functions.Library`."""
+        """The functions of the graph, a :class:`stopgrad.interop.tensorflow.function_library.Library`."""
         return self._translator.library
 
     def key_count(self) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from stopgrad.interop.onnx.training.budget.tape import Step, Tape
+from stopgrad.interop.onnx.training.budget.tape import Tape
 
-Use = tuple[list[Hashable], dict[Hashable, int], bool]
+Use = tuple[Collection[Any], Mapping[Any, int], bool]
 """The memory that a node reads, what it takes with the bytes, and whether this may be some that it reads."""
 
 
@@ -18,12 +18,10 @@ class Place(NamedTuple):
     Attributes:
         number: of the step.
         again: whether it is computed again here.
-        copied: what it reads of that which is computed again.
     """
 
     number: int
     again: bool
-    copied: frozenset[str]
 
 
 class Schedule:
@@ -42,46 +40,40 @@ class Schedule:
         self.tape, self.kept = tape, frozenset(kept) | tape.fixed
         self._again: set[int] = set()
         self.places: list[Place] = []
-        for i, step in enumerate(tape.steps):
-            copied: frozenset[str] = frozenset()
+        for i in range(len(tape.steps)):
             if i not in tape.forward:
-                copied = self._copied(step)
-                self._compute_again(copied)
-            self.places.append(Place(i, False, copied))
+                self._compute_again(i)
+            self.places.append(Place(i, False))
         self.seconds = sum(tape.steps[i].seconds for i in self._again)
 
-    def _copied(self, step: Step) -> frozenset[str]:
-        """What a step reads that is not kept."""
+    def copied(self, place: Place) -> frozenset[str]:
+        """What a step reads, at its place, of that which is computed again."""
+        if not place.again and place.number in self.tape.forward:
+            return frozenset()
         stored = self.tape.stored
-        return frozenset(x for x in step.inputs if x in stored and stored[x] not in self.kept)
+        inputs = self.tape.steps[place.number].inputs
+        return frozenset(x for x in inputs if x in stored and stored[x] not in self.kept)
 
-    def _compute_again(self, names: Collection[str]) -> None:
-        steps, makers = self.tape.steps, self.tape.makers
-        waiting = [(makers[x], False) for x in sorted(names, key=makers.__getitem__, reverse=True)]
+    def _before(self, number: int) -> list[int]:
+        """The steps that must be done again for a step, in reverse."""
+        return [
+            one.maker
+            for one in reversed(self.tape.memory[number].stored)
+            if one.root not in self.kept and one.maker not in self._again
+        ]
+
+    def _compute_again(self, number: int) -> None:
+        waiting = [(i, False) for i in self._before(number)]
         while waiting:
             i, ready = waiting.pop()
             if i in self._again:
                 continue
-            copied = self._copied(steps[i])
             if ready:
                 self._again.add(i)
-                self.places.append(Place(i, True, copied))
+                self.places.append(Place(i, True))
             else:
                 waiting.append((i, True))
-                order = sorted(copied, key=makers.__getitem__, reverse=True)
-                waiting += [(makers[x], False) for x in order]
-
-    def more(self, name: str) -> float:
-        """What not keeping one more tensor would add, in seconds."""
-        steps, makers = self.tape.steps, self.tape.makers
-        waiting, seen, seconds = [makers[name]], set(self._again), 0.0
-        while waiting:
-            i = waiting.pop()
-            if i not in seen:
-                seen.add(i)
-                seconds += steps[i].seconds
-                waiting += [makers[x] for x in self._copied(steps[i])]
-        return seconds
+                waiting += [(j, False) for j in self._before(i)]
 
     @cached_property
     def peak(self) -> int:
@@ -91,43 +83,86 @@ class Schedule:
     @cached_property
     def held_bytes(self) -> list[int]:
         """The bytes of what the graph makes that are held at each place."""
-        return held_in(list(self._memory()))
+        return held_in(self._memory)
 
-    def _memory(self) -> Iterator[Use]:
+    @cached_property
+    def _memory(self) -> list[Use]:
         """Of each place: what memory it reads, what it takes with the bytes, and whether this may be that."""
-        tape = self.tape
-        where: dict[tuple[str, bool], Hashable] = {}
-        for place in self.places:
-            step = tape.steps[place.number]
-            keys = [where.get((x, x in place.copied)) for x in step.inputs]
-            written: dict[Hashable, int] = {}
-            for y in step.outputs:
-                key: Hashable = (y, place.again)
-                if step.view:
-                    where[y, place.again] = keys[0]
-                elif step.inputs and (place.again or y not in tape.results):
-                    where[y, place.again] = key
-                    written[key] = tape.tensors[y].bytes if y in tape.tensors else 0
-            yield [key for key in keys if key is not None], written, step.over
+        tape, kept = self.tape, self.kept
+        memory: list[Use] = []
+        for i, again in self.places:
+            step = tape.memory[i]
+            read: Collection[int] = step.reads
+            if (again or i not in tape.forward) and any(one.root not in kept for one in step.stored):
+                stored = [one.own if one.root in kept else one.copy for one in step.stored]
+                read = {*step.others, *stored} - {-1}
+            memory.append((read, step.writes_again if again else step.writes, tape.steps[i].over))
+        return memory
+
+    def at_peak(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Which kept tensors are held at the place of the peak, and which others would be, were they kept."""
+        peak = self.held_bytes.index(self.peak)
+        before, after = self._touched(self._memory[: peak + 1]), self._touched(self._memory[peak:])
+        own, other = set(), set()
+        for root in self.tape.kept:
+            number = self.tape.numbers[root]
+            copy = number + 1
+            if root in self.kept:
+                if number in before and number in after:
+                    own.add(root)
+            elif number in before and copy in after and copy not in before:
+                other.add(root)
+        return frozenset(own), frozenset(other)
+
+    @staticmethod
+    def _touched(memory: Iterable[Use]) -> set[Hashable]:
+        return {key for read, written, _ in memory for key in (*read, *written)}
 
 
 def held_in(memory: Sequence[Use]) -> list[int]:
     """The bytes that are held while each node runs, where memory is given back after its last use."""
     last: dict[Hashable, int] = {}
     for position, (read, written, _) in enumerate(memory):
-        last |= dict.fromkeys((*read, *written), position)
+        for key in read:
+            last[key] = position
+        for key in written:
+            last[key] = position
     now, totals = 0, []
     live: dict[Hashable, int] = {}
     for position, (read, written, over) in enumerate(memory):
-        ending = [key for key in dict.fromkeys((*read, *written)) if last[key] == position]
-        spare = [live[key] for key in ending if key in live] if over else []
-        over_others = 0
         live |= written
         now += sum(written.values())
-        for size in written.values():
-            if size in spare:  # It is in the memory of what is not needed any more.
-                spare.remove(size)
-                over_others += size
-        totals.append(now - over_others)
-        now -= sum(live.pop(key, 0) for key in ending)
+        ending = [key for key in {*read, *written} if last[key] == position and key in live]
+        total = now
+        if over and ending:
+            spare = [live[key] for key in ending if key not in written]
+            for size in written.values():
+                if size in spare:  # It is in the memory of what is not needed any more.
+                    spare.remove(size)
+                    total -= size
+        totals.append(total)
+        for key in ending:
+            now -= live.pop(key)
     return totals
+
+
+def worth(tape: Tape, kept: Collection[str], again: Collection[int], root: str) -> tuple[float, set[int]]:
+    """What computing one more tensor again adds.
+
+    Args:
+        tape: the graph.
+        kept: the tensors that are kept.
+        again: the steps that are computed again already.
+        root: the tensor.
+
+    Returns:
+        The seconds, and the steps that are then computed again.
+    """
+    waiting, more, seconds = [tape.makers[root]], set(), 0.0
+    while waiting:
+        i = waiting.pop()
+        if i not in more and i not in again:
+            more.add(i)
+            seconds += tape.steps[i].seconds
+            waiting += [one.maker for one in tape.memory[i].stored if one.root not in kept]
+    return seconds, more

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
-from stopgrad.base.errors import ArgumentError
 from stopgrad.interop.onnx.nodes import graphs_in, read_in, text
+from stopgrad.interop.onnx.training.budget.computed_sizes import Tensor, tensors_of
 
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Identity", "Flatten"})
 """Operators whose result is in the memory of their first input."""
@@ -51,27 +50,38 @@ class Step(NamedTuple):
     again: bool
 
 
-class Tensor(NamedTuple):
-    """A tensor.
+class Stored(NamedTuple):
+    """A tensor of the forward pass, as a step reads it.
 
     Attributes:
-        shape: its sides; none if they are not known.
-        dtype: a number of ``TensorProto.DataType``.
+        maker: the number of the step that makes it.
+        root: the tensor in whose memory it is.
+        own: the number of this memory; -1 if that is a result, whose memory is the caller's.
+        copy: the number of the memory of what is computed again.
     """
 
-    shape: tuple[int, ...] | None
-    dtype: int
+    maker: int
+    root: str
+    own: int
+    copy: int
 
-    @property
-    def size(self) -> int:
-        return 0 if self.shape is None else math.prod(self.shape)
 
-    @property
-    def bytes(self) -> int:
-        try:
-            return self.size * int(helper.tensor_dtype_to_np_dtype(self.dtype).itemsize)
-        except KeyError:
-            return 0
+class Memory(NamedTuple):
+    """The memory that a step reads and takes, by numbers.
+
+    Attributes:
+        reads: where nothing that it reads is computed again.
+        others: what it reads besides tensors of the forward pass.
+        stored: the tensors of the forward pass that it reads, as they were made.
+        writes: what it takes, with the bytes.
+        writes_again: what it takes where it is computed again.
+    """
+
+    reads: tuple[int, ...]
+    others: tuple[int, ...]
+    stored: tuple[Stored, ...]
+    writes: dict[int, int]
+    writes_again: dict[int, int]
 
 
 @dataclass
@@ -83,12 +93,14 @@ class Tape:
         tensors: by name.
         loss: the name of the loss.
         results: the outputs of the graph, whose memory is the caller's.
+        unsized: tensors of which neither the graph nor the caller says the size. They count as nothing.
     """
 
     steps: list[Step]
     tensors: dict[str, Tensor]
     loss: str
     results: frozenset[str]
+    unsized: tuple[str, ...] = ()
 
     @cached_property
     def makers(self) -> dict[str, int]:
@@ -120,6 +132,40 @@ class Tape:
         return owners
 
     @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The numbers of memory by the tensors that it is taken for; the next number is that of the copy."""
+        names = dict.fromkeys(y for step in self.steps for y in step.outputs)
+        return {y: 2 * i for i, y in enumerate(names)}
+
+    @cached_property
+    def memory(self) -> list[Memory]:
+        """The memory that each step reads and takes."""
+        owned: dict[str, int] = {}
+        memory = []
+        for step in self.steps:
+            inputs, takes = dict.fromkeys(step.inputs), bool(step.inputs) and not step.view
+            stored = [
+                Stored(self.makers[x], root, owned.get(x, -1), self.numbers[root] + 1)
+                for x in inputs
+                for root in [self.stored.get(x)]
+                if root is not None
+            ]
+            others = dict.fromkeys(owned[x] for x in inputs if x in owned and x not in self.stored)
+            reads = dict.fromkeys(owned[x] for x in inputs if x in owned)
+            sizes = {self.numbers[y]: self._bytes(y) for y in step.outputs} if takes else {}
+            if step.view:
+                owned |= {y: owned[step.inputs[0]] for y in step.outputs if step.inputs[0] in owned}
+            elif takes:
+                owned |= {y: self.numbers[y] for y in step.outputs if y not in self.results}
+            writes = {owned[y]: sizes[owned[y]] for y in step.outputs if y in owned} if takes else {}
+            again = {number + 1: size for number, size in sizes.items()}
+            memory.append(Memory(tuple(reads), tuple(others), tuple(sorted(stored)), writes, again))
+        return memory
+
+    def _bytes(self, name: str) -> int:
+        return self.tensors[name].bytes if name in self.tensors else 0
+
+    @cached_property
     def fixed(self) -> frozenset[str]:
         """What the forward pass makes and cannot make again, or what graphs inside of nodes read."""
         inner = {x for step in self.steps if not step.again for x in step.inputs}
@@ -139,12 +185,15 @@ def tape_of(model: Any, sizes: Mapping[str, int], loss: str) -> Tape:
 
     Args:
         model: an ``onnx.ModelProto``, whose nodes are in order.
-        sizes: of the axes that the model leaves open, by name.
+        sizes: of the axes that the model leaves open, by name, and of tensors whose shape it does not say.
         loss: the name of the output that the forward pass ends with.
     """
-    tensors = _tensors(model, sizes)
+    tensors = tensors_of(model, sizes)
     steps = [step_of(node, tensors) for node in model.graph.node]
-    return Tape(steps, tensors, loss, frozenset(text(y.name) for y in model.graph.output))
+    results = frozenset(text(y.name) for y in model.graph.output)
+    named = [y for step in steps if step.inputs and not step.view for y in step.outputs if y not in results]
+    unsized = [y for y in named if y not in tensors or tensors[y].shape is None]
+    return Tape(steps, tensors, loss, results, tuple(unsized))
 
 
 def step_of(node: Any, tensors: Mapping[str, Tensor]) -> Step:
@@ -178,66 +227,3 @@ def _seconds(
     elif kind == "Gemm" and any(text(a.name) == "transA" and a.i for a in node.attribute):
         inner = first[0]
     return moved + out * inner / _PRODUCTS_PER_SECOND
-
-
-def _tensors(model: Any, sizes: Mapping[str, int]) -> dict[str, Tensor]:
-    """The tensors of a model by name, as far as they can be told without running it."""
-    copy = _without_large(model)
-    for value in (*copy.graph.input, *copy.graph.output):
-        for side in value.type.tensor_type.shape.dim:
-            if text(side.dim_param) in sizes:
-                side.dim_value = sizes[text(side.dim_param)]
-    inferred = onnx.shape_inference.infer_shapes(copy, data_prop=True).graph
-    tensors = {text(x.name): Tensor(tuple(x.dims), x.data_type) for x in inferred.initializer}
-    for value in (*inferred.input, *inferred.value_info, *inferred.output):
-        kind = value.type.tensor_type
-        sides = kind.shape.dim if kind.HasField("shape") else None
-        complete = sides is not None and all(side.HasField("dim_value") for side in sides)
-        shape = tuple(int(side.dim_value) for side in sides or ()) if complete else None
-        tensors[text(value.name)] = Tensor(shape, kind.elem_type)
-    return tensors
-
-
-def open_sizes(model: Any, sizes: Iterable[str]) -> list[str]:
-    """The names of the axes of a model's inputs whose sizes are not given."""
-    sides = [side for value in model.graph.input for side in value.type.tensor_type.shape.dim]
-    names = [text(side.dim_param) or "?" for side in sides if not side.HasField("dim_value")]
-    return [name for name in dict.fromkeys(names) if name not in set(sizes)]
-
-
-def check_sizes(model: Any, sizes: Mapping[str, int]) -> None:
-    """See that all sizes are known.
-
-    Raises:
-        ArgumentError: the size of an axis is not given, or there is no such axis.
-    """
-    unsaid = open_sizes(model, sizes)
-    if unsaid:
-        python = ", ".join(f"{name!r}: 8" for name in unsaid)
-        raise ArgumentError(
-            f"a budget of memory needs all sizes, and the model leaves {', '.join(unsaid)} open: say them "
-            f"with sizes={{{python}}} (--sizes {','.join(f'{name}=8' for name in unsaid)}); what is written "
-            "takes other sizes, too"
-        )
-    unknown = [name for name in sizes if name not in open_sizes(model, ())]
-    if unknown:
-        named = ", ".join(open_sizes(model, ())) or "none"
-        raise ArgumentError(f"sizes: the model leaves no size {unknown[0]!r} open; it has {named}")
-
-
-_LARGE = 1024
-
-
-def _without_large(model: Any) -> Any:
-    """A copy of a model in which large weights are inputs."""
-    bare = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    bare.functions.extend(model.functions)
-    bare.graph.name = model.graph.name
-    for field in ("node", "input", "output", "value_info"):
-        getattr(bare.graph, field).extend(getattr(model.graph, field))
-    for x in model.graph.initializer:
-        if len(x.raw_data) < _LARGE:
-            bare.graph.initializer.append(x)
-        else:
-            bare.graph.input.append(helper.make_tensor_value_info(text(x.name), x.data_type, list(x.dims)))
-    return bare

@@ -30,7 +30,7 @@ def written(model: Any, schedule: Schedule) -> list[Any]:
 
 class _Writing:
     def __init__(self, model: Any, schedule: Schedule) -> None:
-        self.tape, self.places = schedule.tape, schedule.places
+        self.tape, self.schedule = schedule.tape, schedule
         self.old = list(model.graph.node)
         self.nodes: list[Any] = []
         names = {text(x) for node in self.old for x in (*node.input, *node.output)}
@@ -43,7 +43,7 @@ class _Writing:
         self.constants: dict[str, str] = {}
 
     def nodes_in_order(self) -> list[Any]:
-        for place in self.places:
+        for place in self.schedule.places:
             if place.again:
                 self._again(place)
             else:
@@ -51,10 +51,10 @@ class _Writing:
         return self.nodes
 
     def _once(self, place: Place) -> None:
-        node, step = onnx.NodeProto(), self.tape.steps[place.number]
+        node, step, copied = onnx.NodeProto(), self.tape.steps[place.number], self.schedule.copied(place)
         node.CopyFrom(self.old[place.number])
         for i, x in enumerate(node.input):
-            if text(x) in place.copied:
+            if text(x) in copied:
                 node.input[i] = self.copies[text(x)]
         self.nodes.append(node)
         if place.number not in self.tape.forward and step.inputs:
@@ -70,11 +70,11 @@ class _Writing:
     def _again(self, place: Place) -> None:
         if self.since >= _APART or not self.zero:
             self._wait()
-        node = onnx.NodeProto()
+        node, copied = onnx.NodeProto(), self.schedule.copied(place)
         node.CopyFrom(self.old[place.number])
         waits = False
         for i, x in enumerate(map(text, node.input)):
-            if x in place.copied:
+            if x in copied:
                 node.input[i] = self.copies[x]
                 waits = True
             elif x in self.tape.stored:
