@@ -1,13 +1,14 @@
 """Training steps of models of the sizes that people train, in a Trainer, beside PyTorch and JAX, in one run.
 
     python benchmarks/full_size.py [--quick] [--only gpt2,vit,whisper,llama] [--rounds 5] [--threads 2]
-                                   [--ways eager,compile,jax,trainer] [--folder kept] [--json out.json]
-                                   [--batch 2] [--length 512] [--memory 3GB]
+                                   [--ways eager,compile,jax,trainer,uncompiled] [--folder kept]
+                                   [--json out.json] [--batch 2] [--length 512] [--memory 3GB]
 
 One step is forward, cross entropy, backward and AdamW, on one batch in single precision. The modules, with
 random weights, are those of `runtime/full_size_models.py`; a Trainer runs the folder that `sgo.training`
 makes of what PyTorch's dynamo exporter writes, with `split_shared=True`, since fresh parameters begin equal.
-PyTorch has its fused AdamW; *jax* is GPT-2 alone, written out, jitted, and its state donated.
+PyTorch has its fused AdamW; *jax* is GPT-2 alone, written out, jitted, and its state donated. In a *trainer*
+numba compiles AdamW; in an *uncompiled* one ONNX Runtime computes it.
 
 Each way has a process of its own; they take turns, and a round is at least 2.5 s of steps. *load* is what it
 takes to have model and optimiser in memory (a `Trainer`, or the module with its first state read from a
@@ -39,7 +40,7 @@ import numpy as np
 from runtime.workers import Worker, peak_mb, timed
 
 CASES = ("gpt2", "vit", "whisper", "llama")
-WAYS = ("eager", "compile", "jax", "trainer", "budget")
+WAYS = ("eager", "compile", "jax", "trainer", "uncompiled", "budget")
 NAMES = {"gpt2": ("words",), "vit": ("image",), "whisper": ("sound", "words"), "llama": ("words",)}
 RATE = 1e-5  # So small that the loss of one batch does not vanish, and gradients stay normal numbers.
 LIMIT = 600.0
@@ -50,12 +51,12 @@ Options = dict[str, Any]
 # ---------------------------------------------------------------------------------------- in a worker
 
 
-def with_trainer(case: str, here: Path, options: Options, folder: str = "out") -> Step:
+def with_trainer(case: str, here: Path, options: Options, folder: str = "out", compiled: bool = True) -> Step:
     """A step of a Trainer."""
     from stopgrad_trainer import Trainer  # What the process imports is what is measured.
 
     start = time.perf_counter()
-    trainer = Trainer(here / folder, threads=options["threads"])
+    trainer = Trainer(here / folder, threads=options["threads"], compiled=None if compiled else False)
     LOADED.append(time.perf_counter() - start)
     batch = dict(np.load(here / "batch.npz"))
     return lambda: trainer.step(**batch, learning_rate=RATE)
@@ -114,6 +115,7 @@ def with_jax(case: str, here: Path, options: Options) -> Step:
 LOADED: list[float] = []
 MAKING: dict[str, Callable[[str, Path, Options], Step]] = {
     "trainer": with_trainer,
+    "uncompiled": lambda *given: with_trainer(*given, compiled=False),
     "budget": lambda *given: with_trainer(*given, "out_budget"),
     "eager": lambda *given: with_torch(*given, False),
     "compile": lambda *given: with_torch(*given, True),

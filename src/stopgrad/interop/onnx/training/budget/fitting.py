@@ -116,8 +116,8 @@ def fit(models: Mapping[str, Any], main: str, loss: str, budget: Budget, held: H
     Raises:
         ArgumentError: the size of an axis is not known, or nothing fits.
     """
-    check_sizes(models[main], budget.computed_sizes)
-    tape = tape_of(models[main], budget.computed_sizes, loss)
+    check_sizes(models[main], budget.sizes)
+    tape = tape_of(models[main], budget.sizes, loss)
     whole = Schedule(tape, tape.kept)
     without = held.bytes + peak_of(models[main], tape)
     schedule, peak = whole, without
@@ -126,14 +126,14 @@ def fit(models: Mapping[str, Any], main: str, loss: str, budget: Budget, held: H
     again = frozenset(schedule.tape.steps[place.number].outputs for place in schedule.places if place.again)
     if again:
         for name, model in models.items():
-            other = tape if name == main else tape_of(model, budget.computed_sizes, loss)
+            other = tape if name == main else tape_of(model, budget.sizes, loss)
             kept = schedule.kept | {x for x in other.kept if x not in tape.kept}
             nodes = written(model, Schedule(other, kept))
             del model.graph.node[:]
             model.graph.node.extend(nodes)
     return {
         "budget": budget.bytes,
-        "sizes": dict(budget.computed_sizes),
+        "sizes": dict(budget.sizes),
         "estimate": peak,
         "without": without,
         "state": held.state,
