@@ -23,7 +23,7 @@ def families() -> dict[str, list[str]]:
         table = getattr(module, one.name.upper(), None)
         if isinstance(table, dict):
             found[one.name] = sorted(name for name in table if name in OPERATORS)
-    found["structure"] = sorted({*found["structure"], *(KNOWN_OPERATIONS - set(OPERATORS))})
+    found["structural"] = sorted({*found["structural"], *(KNOWN_OPERATIONS - set(OPERATORS))})
     return found
 
 

@@ -342,7 +342,7 @@ def fftn(
         (C4) norm is one of the three words.
 
     Examples:
-        >>> from stopgrad.ops.fourier import transforms as fourier
+        >>> from stopgrad.ops.fourier import discrete_fourier as fourier
         >>> fourier.fftn(np.ones((2, 2)))
         array([[4.+0.j, 0.+0.j],
                [0.+0.j, 0.+0.j]])
@@ -370,7 +370,7 @@ def ifftn(
         The inverse transform, complex.
 
     Examples:
-        >>> from stopgrad.ops.fourier import transforms as fourier
+        >>> from stopgrad.ops.fourier import discrete_fourier as fourier
         >>> fourier.ifftn(np.array([[4.0, 0.0], [0.0, 0.0]]))
         array([[1.+0.j, 1.+0.j],
                [1.+0.j, 1.+0.j]])
@@ -395,7 +395,7 @@ def fft(
         The transform: complex128 for 64-bit numbers, complex64 for others.
 
     Examples:
-        >>> from stopgrad.ops.fourier import transforms as fourier
+        >>> from stopgrad.ops.fourier import discrete_fourier as fourier
         >>> fourier.fft(np.array([1.0, 1.0]))
         array([2.+0.j, 0.+0.j])
     """
@@ -419,7 +419,7 @@ def ifft(
         The inverse transform, complex.
 
     Examples:
-        >>> from stopgrad.ops.fourier import transforms as fourier
+        >>> from stopgrad.ops.fourier import discrete_fourier as fourier
         >>> fourier.ifft(np.array([2.0, 0.0]))
         array([1.+0.j, 1.+0.j])
     """
@@ -452,7 +452,7 @@ def rfft(
         (C4) norm is one of the three words.
 
     Examples:
-        >>> from stopgrad.ops.fourier import transforms as fourier
+        >>> from stopgrad.ops.fourier import discrete_fourier as fourier
         >>> fourier.rfft(np.array([1.0, 0.0, 0.0]))
         array([1.+0.j, 1.+0.j])
     """
@@ -487,7 +487,7 @@ def irfft(
         (C4) norm is one of the three words.
 
     Examples:
-        >>> from stopgrad.ops.fourier import transforms as fourier
+        >>> from stopgrad.ops.fourier import discrete_fourier as fourier
         >>> fourier.irfft(np.array([1.0, 1.0]), 3)
         array([1., 0., 0.])
     """
@@ -524,7 +524,7 @@ def rfftn(
         The transform, complex.
 
     Examples:
-        >>> from stopgrad.ops.fourier import transforms as fourier
+        >>> from stopgrad.ops.fourier import discrete_fourier as fourier
         >>> fourier.rfftn(np.ones((2, 2)))
         array([[4.+0.j, 0.+0.j],
                [0.+0.j, 0.+0.j]])
@@ -559,7 +559,7 @@ def irfftn(
         The real numbers.
 
     Examples:
-        >>> from stopgrad.ops.fourier import transforms as fourier
+        >>> from stopgrad.ops.fourier import discrete_fourier as fourier
         >>> fourier.irfftn(np.array([[4.0, 0.0], [0.0, 0.0]]))
         array([[1., 1.],
                [1., 1.]])

@@ -30,7 +30,7 @@ from stopgrad.interop.onnx.operators.reductions import REDUCTIONS
 from stopgrad.interop.onnx.operators.resizing import RESIZING
 from stopgrad.interop.onnx.operators.sequences import SEQUENCES
 from stopgrad.interop.onnx.operators.signals import SIGNALS
-from stopgrad.interop.onnx.operators.tree_ensembles import TREES
+from stopgrad.interop.onnx.operators.tree_ensembles import TREE_ENSEMBLES
 
 OPERATORS: Table = {
     **ACTIVATIONS,
@@ -57,5 +57,5 @@ OPERATORS: Table = {
     **PRODUCTS,
     **REDUCTIONS,
     **SEQUENCES,
-    **TREES,
+    **TREE_ENSEMBLES,
 }

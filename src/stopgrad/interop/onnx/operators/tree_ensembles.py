@@ -267,7 +267,7 @@ def _members(node: Call, modes: list[str], dtype: np.dtype[Any]) -> np.ndarray[A
     return np.concatenate([table, np.full((leaves, table.shape[1]), np.nan, dtype)])
 
 
-TREES: Table = {
+TREE_ENSEMBLES: Table = {
     "ai.onnx.ml::TreeEnsembleRegressor": _regression,
     "ai.onnx.ml::TreeEnsembleClassifier": _classification,
     "ai.onnx.ml::TreeEnsemble": _ensemble,

@@ -21,7 +21,7 @@ from stopgrad.interop.tensorflow.operators.pooling import POOLING
 from stopgrad.interop.tensorflow.operators.products import PRODUCTS
 from stopgrad.interop.tensorflow.operators.quantized import QUANTIZED
 from stopgrad.interop.tensorflow.operators.reductions import REDUCTIONS
-from stopgrad.interop.tensorflow.operators.structural import STRUCTURE
+from stopgrad.interop.tensorflow.operators.structural import STRUCTURAL
 from stopgrad.interop.tensorflow.operators.variables import VARIABLES
 
 OPERATORS: Table = {
@@ -45,6 +45,6 @@ OPERATORS: Table = {
     **PRODUCTS,
     **QUANTIZED,
     **REDUCTIONS,
-    **STRUCTURE,
+    **STRUCTURAL,
     **VARIABLES,
 }

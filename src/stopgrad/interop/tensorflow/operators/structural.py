@@ -47,7 +47,7 @@ def _called(node: Call, *args: object) -> tuple[Any, ...]:
     return tuple(node.call_known(node.attribute("f"), args))
 
 
-STRUCTURE: Table = {
+STRUCTURAL: Table = {
     "NoOp": _nothing,
     "ControlTrigger": _nothing,
     "DisableCopyOnRead": _nothing,
