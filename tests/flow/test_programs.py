@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tiers import some
 
 pytest.importorskip("torch")
 pytest.importorskip("jax")
@@ -38,7 +39,7 @@ def test_nothing_wrong_is_said(name: str, block: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", some(range(2), 2, pytest.mark.nightly))
 @pytest.mark.parametrize("name", WORLDS)
 def test_nothing_wrong_is_said_of_more(name: str, block: int) -> None:
     check(name, range(20 + 60 * block, 80 + 60 * block))

@@ -225,4 +225,6 @@ def count(engine: str = "numpy", step: int = 1, among: Sequence[Case] | None = N
 
 
 if __name__ == "__main__":
-    print(count(*sys.argv[1:2]))
+    result = count(*sys.argv[1:2])
+    print(result)
+    sys.exit(bool(result.failed))

@@ -35,6 +35,7 @@ from references import (
     widen,
 )
 from references_shaped import FINITE, SHAPED
+from tiers import some
 
 import stopgrad as sg
 from stopgrad.base.samples import Sample, Values
@@ -291,7 +292,7 @@ def check_elementwise(
     return compared
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("name", some(ELEMENTWISE, 2, pytest.mark.nightly))
 def test_elementwise_functions_in_every_dtype(name: str) -> None:
     assert check_elementwise(REGISTRY[name], QUICK, 40, [0])
 
@@ -364,7 +365,7 @@ def check_shaped(
     return compared
 
 
-@pytest.mark.parametrize("name", SHAPED)
+@pytest.mark.parametrize("name", some(SHAPED, 2, pytest.mark.nightly))
 def test_operations_on_many_elements_in_every_dtype(name: str) -> None:
     definition = REGISTRY[name]
     assert check_shaped(definition, definition.samples[:2], QUICK, ["plain", "hard"])

@@ -20,12 +20,12 @@ def on_numpy() -> Count:
     return count()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # The command of the helper, which CI runs, says the same.
 def test_node_tests_pass(on_numpy: Count) -> None:
     assert not on_numpy.failed, str(on_numpy)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_few_are_left_out_and_each_for_a_reason(on_numpy: Count) -> None:
     total = len(on_numpy.passed) + len(on_numpy.left_out)
     assert total > 1500

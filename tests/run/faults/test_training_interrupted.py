@@ -21,6 +21,7 @@ import pytest
 from all_engines import each_engine
 from fault_tools import Counting, Injection, Interrupt, Sampling, settings
 from onnx_training_tools import batches, mlp
+from tiers import some
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
@@ -140,6 +141,9 @@ def test_an_interrupt_at_every_place_of_a_trainers_step(known: Known, warm: bool
     assert interrupt_steps(known, warm) > 50
 
 
+@pytest.mark.parametrize(
+    "known", some(["in place", "in threads", "compiled"], 3, pytest.mark.nightly), indirect=True
+)
 def test_an_interrupt_at_every_place_of_a_trainers_restore(known: Known, tmp_path: Path) -> None:
     trainer = known.trainer()
     known.step(trainer, 0)

@@ -359,7 +359,10 @@ def others(name: str, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.first
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=pytest.mark.nightly) if x in ("peft", "timm", "accelerate") else x for x in CASES],
+)
 def test_the_librarys_own_loop_and_mistakes_in_it(name: str, tmp_path: Path) -> None:
     """All in forks of one process that has imported PyTorch, unless the loop needs its own."""
     case = CASES[name]
