@@ -11,9 +11,12 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 from stopgrad.base.errors import ArgumentError
+
+Optimizer: TypeAlias = Any
+"""A Keras optimizer: which class that is, the installed Keras decides, and it may be imported by nobody."""
 
 DEEPEST = 4
 """How many objects deep models are looked for in what a function holds."""

@@ -39,7 +39,7 @@ def explain(
     model: Asked | None = None,
     only: Names | None = None,
     magnitudes: bool = False,
-    optimizer: tf.keras.Optimizer | None = None,
+    optimizer: keras.Optimizer | None = None,
     **kwargs: object,
 ) -> Flow:
     """Watch one call of a function under a tape: do gradients arrive, and which lines end them?

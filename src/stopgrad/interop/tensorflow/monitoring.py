@@ -133,7 +133,7 @@ def monitor(
     every: int = 100,
     to: object = None,
     only: Names | None = None,
-    optimizer: tf.keras.Optimizer | None = None,
+    optimizer: keras.Optimizer | None = None,
 ) -> TensorflowMonitor:
     """Watch a model while it is trained, and tell when the verdict on a variable's gradient changes.
 

@@ -10,11 +10,11 @@ import tensorflow as tf
 from stopgrad.base.errors import ArgumentError
 from stopgrad.flow.updates import Step
 from stopgrad.graph.operands import shorten
-from stopgrad.interop.shared import keras_updates
+from stopgrad.interop.shared import keras, keras_updates
 
 
 def steps_of(
-    what: str, optimizer: tf.keras.Optimizer, arrived: Mapping[str, tuple[Any, Any]]
+    what: str, optimizer: keras.Optimizer, arrived: Mapping[str, tuple[Any, Any]]
 ) -> dict[str, Step]:
     """What updates do to variables, by their names; the variables are as they were afterwards.
 
@@ -31,7 +31,7 @@ def steps_of(
     return keras_updates.steps_of(what, optimizer, variables, {name: arrived[name][1] for name in variables})
 
 
-def keras_optimizer(what: str, optimizer: tf.keras.Optimizer) -> tf.keras.Optimizer:
+def keras_optimizer(what: str, optimizer: keras.Optimizer) -> keras.Optimizer:
     """The optimizer of Keras that something is, or that of a compiled model.
 
     Raises:

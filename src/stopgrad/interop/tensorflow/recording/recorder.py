@@ -267,7 +267,7 @@ class Recorder:
         """The tapes that recorded an operation of a graph when it was made."""
         return self._notes.get(graph, {}).get(operation, ())
 
-    def called(self, function: tf.types.experimental.AtomicFunction) -> None:
+    def called(self, function: Any) -> None:
         """A function of TensorFlow is called."""
         if function.name.decode() not in self._functions:
             self._functions[function.name.decode()] = function.graph

@@ -48,7 +48,7 @@ class Observer(Protocol):
     def asked(self, asking: Asking, gradients: Sequence[tf.Tensor | None]) -> None:
         """A recorded gradient was asked for."""
 
-    def made(self, optimizer: tf.keras.Optimizer, place: RawLocation | None) -> None:
+    def made(self, optimizer: keras.Optimizer, place: RawLocation | None) -> None:
         """An optimizer was made."""
 
     def called(self) -> None:
@@ -56,14 +56,14 @@ class Observer(Protocol):
 
     def applies(
         self,
-        optimizer: tf.keras.Optimizer,
+        optimizer: keras.Optimizer,
         gradients: Sequence[tf.Tensor | None],
         variables: Sequence[tf.Variable],
         place: RawLocation | None,
     ) -> None:
         """An optimizer is about to step."""
 
-    def applied(self, optimizer: tf.keras.Optimizer) -> None:
+    def applied(self, optimizer: keras.Optimizer) -> None:
         """An optimizer has stepped, or its step was traced."""
 
 
@@ -315,7 +315,7 @@ def _making_optimizers(make: Original) -> Original:
 
 def _stepping(apply: Original) -> Original:
     def applied(
-        optimizer: tf.keras.Optimizer,
+        optimizer: keras.Optimizer,
         grads: Iterable[tf.Tensor | None],
         trainable_variables: Iterable[tf.Variable] | None = None,
     ) -> object:
@@ -344,7 +344,7 @@ def _stepping_pairs(apply: Original) -> Original:
     """As :func:`_stepping`, for optimizers that are given pairs."""
 
     def apply_gradients(
-        optimizer: tf.keras.Optimizer,
+        optimizer: keras.Optimizer,
         grads_and_vars: Iterable[tuple[tf.Tensor | None, tf.Variable]],
         *args: object,
         **kwargs: object,

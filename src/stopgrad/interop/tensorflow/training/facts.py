@@ -172,13 +172,13 @@ class Facts:
             return None
         return whole[:: max(1, whole.size // SAMPLES)].copy()
 
-    def made(self, optimizer: tf.keras.Optimizer, place: RawLocation | None) -> None:
+    def made(self, optimizer: keras.Optimizer, place: RawLocation | None) -> None:
         """An optimizer was made."""
         self.optimizers[id(optimizer)] = Optimizer(weakref.ref(optimizer), made_at=place)
 
     def applies(
         self,
-        optimizer: tf.keras.Optimizer,
+        optimizer: keras.Optimizer,
         gradients: Sequence[tf.Tensor | None],
         variables: Sequence[tf.Variable],
         place: RawLocation | None,
@@ -221,7 +221,7 @@ class Facts:
         """Whether a variable has 16 bits per element."""
         return self.dtype_of(key) in ("float16", "bfloat16")
 
-    def averages(self, key: int, optimizer: tf.keras.Optimizer) -> list[Any]:
+    def averages(self, key: int, optimizer: keras.Optimizer) -> list[Any]:
         """Some of the elements of what one of Keras' optimizers keeps beside a variable, such as momentum."""
         own = keras.held_by(optimizer)
         places = [i for i, variable in enumerate(own) if _key_of(variable) == key]

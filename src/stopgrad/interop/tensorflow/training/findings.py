@@ -13,6 +13,7 @@ from stopgrad.flow.problems.cutting import cutting
 from stopgrad.flow.problems.problem import Problem
 from stopgrad.flow.words import some
 from stopgrad.graph.op import Status
+from stopgrad.interop.shared import keras
 from stopgrad.interop.tensorflow.explaining import sites
 from stopgrad.interop.tensorflow.recording.recorder import Recorder
 from stopgrad.interop.tensorflow.training.compared_shapes import may_be_compared
@@ -20,7 +21,7 @@ from stopgrad.interop.tensorflow.training.facts import Facts, Optimizer, Point
 from stopgrad.interop.tensorflow.watching import explained, subjects_asked
 
 if TYPE_CHECKING:
-    import tensorflow as tf
+    pass
 
 SEVERAL = 2
 """The fewest times that the same must have happened for it to be told."""
@@ -71,7 +72,7 @@ class _Training:
             and (not self.stepping or is_stepped)
         ]
 
-    def has_gradient(self, key: int, optimizer: tf.keras.Optimizer) -> bool:
+    def has_gradient(self, key: int, optimizer: keras.Optimizer) -> bool:
         """Whether a gradient was seen that is not zero, or the optimizer's averages of it are not zero."""
         for point in self.points:
             for name, other in point.variables.items():
@@ -323,14 +324,14 @@ def compared(training: _Training, recorder: Recorder) -> Iterator[Problem]:
             yield from comparing(explained("explain", recorder, asking.losses, subjects, None, asking))
 
 
-def _iterations(optimizer: tf.keras.Optimizer, record: Optimizer) -> int:
+def _iterations(optimizer: keras.Optimizer, record: Optimizer) -> int:
     try:
         return int(optimizer.iterations)
     except (AttributeError, TypeError, ValueError):
         return record.steps
 
 
-def _rate(optimizer: tf.keras.Optimizer) -> float | None:
+def _rate(optimizer: keras.Optimizer) -> float | None:
     try:
         return float(optimizer.learning_rate)
     except (AttributeError, TypeError, ValueError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stopgrad.base.source import RawLocation
 from stopgrad.flow.problems.notes import problem_of
 from stopgrad.flow.problems.problem import Problem
+from stopgrad.interop.shared import keras
 from stopgrad.interop.shared.imports import Awaited
 from stopgrad.interop.shared.lifetimes import Lifetime
 from stopgrad.interop.shared.recorded_steps import USUAL, Schedule
@@ -98,7 +99,7 @@ class Session:
         while len(self.recorder.askings) > 1:
             self.recorder.askings.popleft()
 
-    def made(self, optimizer: tf.keras.Optimizer, place: RawLocation | None) -> None:
+    def made(self, optimizer: keras.Optimizer, place: RawLocation | None) -> None:
         """An optimizer was made."""
         self.facts.made(optimizer, place)
 
@@ -108,7 +109,7 @@ class Session:
 
     def applies(
         self,
-        optimizer: tf.keras.Optimizer,
+        optimizer: keras.Optimizer,
         gradients: Sequence[tf.Tensor | None],
         variables: Sequence[tf.Variable],
         place: RawLocation | None,
@@ -116,7 +117,7 @@ class Session:
         """An optimizer is about to step."""
         self.facts.applies(optimizer, gradients, variables, place)
 
-    def applied(self, optimizer: tf.keras.Optimizer) -> None:
+    def applied(self, optimizer: keras.Optimizer) -> None:
         """An optimizer has stepped, or its step was traced."""
         if not switches.is_eager():
             return
