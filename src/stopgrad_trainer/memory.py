@@ -24,7 +24,7 @@ BLOCK = 1 << 15
 COMPILED_BLOCK = 1 << 18
 """The same for compiled functions, which keep nothing: so many that several threads have enough to share."""
 WORTH_COMPILING = 1 << 24
-"""From so many elements on, compiling, which takes 2 s, is won back within fifty steps."""
+"""From so many elements on, compiling, which takes 2.5 s, is won back within seventy steps."""
 FEW = 8
 """With fewer blocks for each thread, another thread costs more than it spares."""
 _ALIGNED = 64

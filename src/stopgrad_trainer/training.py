@@ -34,7 +34,7 @@ class Trainer:
             twice the memory.
         compiled: whether what the optimiser does to each element is compiled by numba, which gives the same
             numbers in less than half the time. None does it for large states (2**24 elements and more, where
-            the two seconds of compiling are won back) if numba is installed and compiles it.
+            the seconds of compiling are won back) if numba is installed and compiles it.
 
     Attributes:
         manifest: the folder's manifest.
