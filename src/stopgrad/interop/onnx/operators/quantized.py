@@ -123,8 +123,8 @@ def _number(x: sg.Output) -> sg.Output:
     return sg.reshape(x, []) if tuple(x.shape) == (1,) else x
 
 
-def integer_product(
-    node: Call, a: sg.Output, b: sg.Output, a_zero: sg.Output | None, b_zero: sg.Output | None
+def matmul_integer(
+    node: Call, a: sg.Output, b: sg.Output, a_zero: sg.Output | None = None, b_zero: sg.Output | None = None
 ) -> sg.Output:
     """The product as int32, which remembers that of the numbers before rounding."""
 
@@ -135,12 +135,6 @@ def integer_product(
     if node.straight:
         node.soften(integers, product(sg.float32))
     return integers
-
-
-def matmul_integer(
-    node: Call, a: sg.Output, b: sg.Output, a_zero: sg.Output | None = None, b_zero: sg.Output | None = None
-) -> sg.Output:
-    return integer_product(node, a, b, a_zero, b_zero)
 
 
 def product_by_matrix(
