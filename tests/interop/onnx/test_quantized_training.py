@@ -441,6 +441,28 @@ def test_adapters_beside_quantised_weights_have_the_gradient_of_the_arithmetic(
     np.testing.assert_allclose(gradients[1], 2 * (held @ a).T @ up, rtol=1e-4, atol=1e-5)
 
 
+def test_adapters_beside_a_matrix_whose_operand_is_quantised_as_it_comes(tmp_path: Path) -> None:
+    node = microsoft("DynamicQuantizeMatMul", ["x", "w", "ws", "wz"], ["y"])
+    proto = model([node], {"w": WHOLE, "ws": np.float32(0.02), "wz": np.int8(0)})
+    how: Any = {"loss": "mse", "optimizer": "sgd", "folder": tmp_path / "t"}
+    sgo.training(proto, lora={"weights": "w", "rank": 2, "alpha": 4}, **how)
+    session = ort.InferenceSession(str(tmp_path / "t" / "gradients.onnx"))
+    a, b = (RNG.normal(size=size).astype(np.float32) for size in ((4, 2), (2, 3)))
+    target = RNG.normal(size=(5, 3)).astype(np.float32)
+    feeds = {"x": X, "w/lora_a": a, "w/lora_b": b}
+    label = next(x.name for x in session.get_inputs() if x.name not in feeds)
+    loss, *gradients = session.run(None, feeds | {label: target})
+    low, high = min(X.min(), 0), max(X.max(), 0)
+    step = np.float32((high - low) / 255)
+    zero = np.clip(np.round(-low / step), 0, 255)
+    held = (np.clip(np.round(X / step) + zero, 0, 255) - zero).astype(float) * float(step)
+    off = held @ (WHOLE * 0.02) + 2 * held @ a @ b - target
+    up = 2 * off / off.size
+    np.testing.assert_allclose(loss, (off**2).mean(), rtol=1e-4)
+    np.testing.assert_allclose(gradients[0], 2 * held.T @ up @ b.T, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradients[1], 2 * (held @ a).T @ up, rtol=1e-4, atol=1e-5)
+
+
 INSIDE = {
     "QLinearMatMul": FORMS["QLinearMatMul"],
     "QGemm": FORMS["QGemm"],
